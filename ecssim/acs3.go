@@ -15,7 +15,7 @@ const acs3 = "ACS3-HMAC-SHA256"
 
 func isACS3(m message) bool { return strings.HasPrefix(m.header["authorization"], "ACS3-") }
 
-// acs3Headers are the headers that a signature covers, whatever else it does.
+// acs3Headers are the headers that every request signed in headers has.
 var acs3Headers = []string{"host", "x-acs-action", "x-acs-content-sha256", "x-acs-date", "x-acs-signature-nonce", "x-acs-version"}
 
 // readACS3 reads a signature in headers: Authorization names the key, the
@@ -27,15 +27,21 @@ func readACS3(m message, _ parameters) (signed, *refusal) {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		fields[name] = value
 	}
-	if algorithm != acs3 || fields["Credential"] == "" || fields["SignedHeaders"] == "" || fields["Signature"] == "" {
+	if algorithm != acs3 {
+		return signed{}, refuse(400, "InvalidSignatureMethod", "Specified signature method is not valid: %s is spoken here.", acs3)
+	}
+	if fields["Credential"] == "" || fields["SignedHeaders"] == "" || fields["Signature"] == "" {
 		return signed{}, refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: Authorization must be %s Credential=...,SignedHeaders=...,Signature=...", acs3)
 	}
-	names := strings.Split(fields["SignedHeaders"], ";")
 	for _, name := range acs3Headers {
 		if m.header[name] == "" {
 			return signed{}, missing(name)
 		}
-		if !slices.Contains(names, name) {
+	}
+	names := strings.Split(fields["SignedHeaders"], ";")
+	slices.Sort(names)
+	for name := range m.header {
+		if mustBeSigned(name) && !slices.Contains(names, name) {
 			return signed{}, refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignedHeaders must have %s.", name)
 		}
 	}
@@ -45,19 +51,25 @@ func readACS3(m message, _ parameters) (signed, *refusal) {
 	return signed{
 		keyID: fields["Credential"], token: m.header["x-acs-security-token"],
 		stamp: m.header["x-acs-date"], nonce: m.header["x-acs-signature-nonce"],
-		toSign: acs3 + "\n" + hexHash(canonicalRequest(m, names)), signature: fields["Signature"], sign: signACS3,
+		toSign: acs3 + "\n" + hexHash(canonicalRequest(m, names, fields["SignedHeaders"])), signature: fields["Signature"], sign: signACS3,
 	}, nil
 }
 
+// mustBeSigned says whether a header that a request has is to be signed.
+func mustBeSigned(name string) bool {
+	return name == "host" || name == "content-type" || strings.HasPrefix(name, "x-acs-")
+}
+
 // canonicalRequest is the text whose hash is signed: method, path, query
-// sorted, the signed headers with their values, their names, the body's hash.
-func canonicalRequest(m message, names []string) string {
+// sorted, the signed headers sorted with their values, their names as the
+// request has them, the body's hash.
+func canonicalRequest(m message, names []string, asSent string) string {
 	var headers strings.Builder
 	for _, name := range names {
 		headers.WriteString(name + ":" + strings.TrimSpace(m.header[name]) + "\n")
 	}
 	return strings.Join([]string{
-		m.method, cmp.Or(m.path, "/"), canonicalQuery(m.query), headers.String(), strings.Join(names, ";"), m.header["x-acs-content-sha256"],
+		m.method, cmp.Or(m.path, "/"), canonicalQuery(m.query), headers.String(), asSent, m.header["x-acs-content-sha256"],
 	}, "\n")
 }
 

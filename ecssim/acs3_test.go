@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,11 +37,11 @@ func (h headerSigned) send(t *testing.T, s http.RoundTripper) (int, string) {
 	}
 	hash := sha256.Sum256([]byte(h.body))
 	values := [][2]string{
-		{"host", "ecs.test"}, {"x-acs-action", h.action}, {"x-acs-content-sha256", hex.EncodeToString(hash[:])},
+		{"content-type", "application/x-www-form-urlencoded"}, {"host", "ecs.test"}, {"x-acs-action", h.action}, {"x-acs-content-sha256", hex.EncodeToString(hash[:])},
 		{"x-acs-date", h.at.UTC().Format("2006-01-02T15:04:05Z")}, {"x-acs-signature-nonce", h.nonce}, {"x-acs-version", h.version},
 	}
 	if h.token != "" {
-		values = append(values[:4:4], [2]string{"x-acs-security-token", h.token}, values[4], values[5])
+		values = slices.Insert(values, 5, [2]string{"x-acs-security-token", h.token})
 	}
 	var lines, names []string
 	for _, v := range values {
@@ -54,7 +55,6 @@ func (h headerSigned) send(t *testing.T, s http.RoundTripper) (int, string) {
 	mac := hmac.New(sha256.New, []byte(h.secret))
 	fmt.Fprintf(mac, "ACS3-HMAC-SHA256\n%x", digest)
 	r.Header.Set("Authorization", fmt.Sprintf("ACS3-HMAC-SHA256 Credential=%s,SignedHeaders=%s,Signature=%x", h.keyID, strings.Join(names, ";"), mac.Sum(nil)))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if h.tamper != nil {
 		h.tamper(r)
 	}
@@ -103,7 +103,7 @@ func TestSignatureInHeadersIsChecked(t *testing.T) {
 			h.tamper = func(r *http.Request) {
 				r.Header.Set("Authorization", "ACS3-RSA-SHA256 Credential=a,SignedHeaders=b,Signature=c")
 			}
-		}, 400, "IncompleteSignature"},
+		}, 400, "InvalidSignatureMethod"},
 		{"no signature in it", func(h *headerSigned) {
 			h.tamper = func(r *http.Request) { r.Header.Set("Authorization", "ACS3-HMAC-SHA256 Credential=a,SignedHeaders=b") }
 		}, 400, "IncompleteSignature"},
@@ -112,7 +112,28 @@ func TestSignatureInHeadersIsChecked(t *testing.T) {
 				r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), ";x-acs-date", "", 1))
 			}
 		}, 400, "IncompleteSignature"},
+		{"a header of theirs that is not signed", func(h *headerSigned) { h.tamper = func(r *http.Request) { r.Header.Set("X-Acs-Other", "x") } }, 400, "IncompleteSignature"},
+		{"another header", func(h *headerSigned) { h.tamper = func(r *http.Request) { r.Header.Set("Accept", "text/html") } }, 200, ""},
+		{"headers in another order", func(h *headerSigned) {
+			h.tamper = func(r *http.Request) {
+				r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), "content-type;host", "host;content-type", 1))
+			}
+		}, 400, "SignatureDoesNotMatch"},
+		{"another host", func(h *headerSigned) { h.tamper = func(r *http.Request) { r.Host = "sts.test" } }, 400, "SignatureDoesNotMatch"},
+		{"a time of another form", func(h *headerSigned) {
+			h.tamper = func(r *http.Request) { r.Header.Set("X-Acs-Date", time.Now().UTC().Format(time.RFC1123)) }
+		}, 400, "InvalidTimeStamp.Format"},
+		{"another time", func(h *headerSigned) {
+			h.tamper = func(r *http.Request) {
+				r.Header.Set("X-Acs-Date", h.at.Add(-time.Minute).UTC().Format("2006-01-02T15:04:05Z"))
+			}
+		}, 400, "SignatureDoesNotMatch"},
+		{"another nonce", func(h *headerSigned) {
+			h.tamper = func(r *http.Request) { r.Header.Set("X-Acs-Signature-Nonce", "n-2") }
+		}, 400, "SignatureDoesNotMatch"},
 		{"a header that is not there", func(h *headerSigned) { h.tamper = func(r *http.Request) { r.Header.Del("X-Acs-Date") } }, 400, "MissingParameter"},
+		{"fourteen minutes ago", func(h *headerSigned) { h.at = h.at.Add(-14 * time.Minute) }, 200, ""},
+		{"in sixteen minutes", func(h *headerSigned) { h.at = h.at.Add(16 * time.Minute) }, 400, "InvalidTimeStamp.Expired"},
 		{"sixteen minutes ago", func(h *headerSigned) { h.at = h.at.Add(-16 * time.Minute) }, 400, "InvalidTimeStamp.Expired"},
 		{"a token of nobody", func(h *headerSigned) { h.token = "CAIS" }, 400, "InvalidSecurityToken.Malformed"},
 		{"an action of another product", func(h *headerSigned) { h.version = "2015-04-01" }, 404, "InvalidAction.NotFound"},

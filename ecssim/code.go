@@ -68,7 +68,7 @@ var codeTables = map[string]map[int]string{
 	"": {
 		400: `Throttling Throttling.User Throttling.Api Throttling.ConcurrentLimitExceeded Rejected.Throttling UnknownError MissingParameter
 			InvalidParameter UnsupportedParameter InvalidAccessKeyId.NotFound SignatureDoesNotMatch IncompleteSignature SignatureNonceUsed
-			InvalidTimeStamp.Expired IllegalTimestamp InvalidSecurityToken.Expired InvalidSecurityToken.Malformed
+			InvalidSignatureMethod InvalidTimeStamp.Expired InvalidTimeStamp.Format IllegalTimestamp InvalidSecurityToken.Expired InvalidSecurityToken.Malformed
 			InvalidSecurityToken.MismatchWithAccessKey InsufficientBalance Account.Arrearage IdempotentParameterMismatch DryRunOperation
 			InvalidOperation.NotSupportedEndpoint`,
 		403: `UnsupportedHTTPMethod Forbidden.AccessKeyDisabled InvalidAccessKeyId.Inactive Forbidden.RAM Forbidden.SubUser

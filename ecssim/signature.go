@@ -88,7 +88,7 @@ func claimedKey(m message, p parameters) string {
 func checkTimestamp(stamp string, now time.Time) *refusal {
 	sent, err := time.Parse("2006-01-02T15:04:05Z", stamp)
 	if err != nil {
-		return refuse(400, "IllegalTimestamp", "The input parameter Timestamp %q is illegal: it must be UTC in the form 2006-01-02T15:04:05Z.", stamp)
+		return refuse(400, "InvalidTimeStamp.Format", "Specified time stamp or date value is not well formatted: %q must be UTC in the form 2006-01-02T15:04:05Z.", stamp)
 	}
 	if d := now.Sub(sent); d > signatureWindow || d < -signatureWindow {
 		return refuse(400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired: it is %s off the server's clock.", d.Round(time.Second))
@@ -103,8 +103,11 @@ func readRPC(m message, p parameters) (signed, *refusal) {
 			return signed{}, missing(name)
 		}
 	}
-	if p["SignatureMethod"] != "HMAC-SHA1" || p["SignatureVersion"] != "1.0" {
-		return signed{}, refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignatureMethod HMAC-SHA1 and SignatureVersion 1.0, or %s in headers, are spoken here.", acs3)
+	if p["SignatureMethod"] != "HMAC-SHA1" {
+		return signed{}, refuse(400, "InvalidSignatureMethod", "Specified signature method is not valid: HMAC-SHA1, or %s in headers, is spoken here.", acs3)
+	}
+	if p["SignatureVersion"] != "1.0" {
+		return signed{}, refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignatureVersion must be 1.0.")
 	}
 	return signed{
 		keyID: p["AccessKeyId"], token: p["SecurityToken"], stamp: p["Timestamp"], nonce: p["SignatureNonce"],

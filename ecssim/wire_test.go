@@ -175,8 +175,8 @@ func TestSignatureIsChecked(t *testing.T) {
 	})
 	t.Run("another method of signing", func(t *testing.T) {
 		a := send(t, s, "GET", "http://ecs/?Action=DescribeDisks&Version=2014-05-26&Format=JSON&SignatureMethod=MD5&SignatureVersion=1.0&SignatureNonce=1&Timestamp=x&Signature=x&AccessKeyId="+keyID, "")
-		if a.status != 400 || a.code() != "IncompleteSignature" {
-			t.Errorf("got %d %s, want 400 IncompleteSignature", a.status, a.text)
+		if a.status != 400 || a.code() != "InvalidSignatureMethod" {
+			t.Errorf("got %d %s, want 400 InvalidSignatureMethod", a.status, a.text)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestNonceIsTakenOnceAndTimestampForFifteenMinutes(t *testing.T) {
 		{"after 15 minutes", 15 * time.Minute, nil, "SignatureNonceUsed"},
 		{"after 15 minutes and a second", 15*time.Minute + time.Second, nil, "InvalidTimeStamp.Expired"},
 		{"with another nonce", 0, func(v url.Values) { v.Set("SignatureNonce", "other") }, "SignatureDoesNotMatch"},
-		{"with a local time", 0, func(v url.Values) { v.Set("Timestamp", "2026-01-02 03:04:05") }, "IllegalTimestamp"},
+		{"with a local time", 0, func(v url.Values) { v.Set("Timestamp", "2026-01-02 03:04:05") }, "InvalidTimeStamp.Format"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

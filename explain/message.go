@@ -126,8 +126,8 @@ func (e DriverError) ecs(codes ...string) bool {
 
 // refusesKeys says whether ECS has answered and refuses the keys.
 func (e DriverError) refusesKeys() bool {
-	return e.ecs("InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSecurityToken", "MissingSecurityToken",
-		"Forbidden.AccessKeyDisabled", "InvalidTimeStamp.Expired", "IllegalTimestamp")
+	return e.ecs("InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSignatureMethod", "InvalidSecurityToken", "MissingSecurityToken",
+		"Forbidden.AccessKeyDisabled", "InvalidTimeStamp", "IllegalTimestamp")
 }
 
 // cause returns what an error says of the cause, and DriverFailed if it says no more than that.

@@ -39,7 +39,10 @@ const (
 	InstanceTag = "topodisk-cloud-check-instance"
 )
 
-const ecsVersion = "2014-05-26"
+const (
+	ecsVersion = "2014-05-26"
+	formType   = "application/x-www-form-urlencoded"
+)
 
 // tags are those of everything that the client makes, in pairs.
 func (c *Client) tags() []string { return []string{RunTag, c.Run, InstanceTag, c.Instance} }
@@ -131,7 +134,7 @@ func (c *Client) send(ctx context.Context, method, target, form string, header h
 	if header != nil {
 		r.Header = header
 	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Content-Type", formType)
 	answer, err := c.Next.RoundTrip(r)
 	if err != nil {
 		return reply{}, err

@@ -83,7 +83,48 @@ func wireFacts() []Fact {
 			p.ok(p.ask("DescribeDisks", "DiskName", "a b*c~d+e/f%é"))
 		}),
 		one("Signature in headers", "a request signed with ACS3-HMAC-SHA256 is accepted", signing, Nothing, func(p *Probe) {
-			p.ok(p.describeACS3("DiskIds=%5B%22d-1%22%5D&DiskName=a%20b%2A~&RegionId=" + p.Region))
+			query := "DiskIds=%5B%22d-1%22%5D&DiskName=a%20b%2A~&" + p.regionQuery()
+			p.ok(p.sendACS3(query, p.headersACS3(query, 0)))
+		}),
+		one("Signature in headers", "a wrong secret is SignatureDoesNotMatch", signing, Nothing, func(p *Probe) {
+			p.Secret += "x"
+			p.refused(p.sendACS3(p.regionQuery(), p.headersACS3(p.regionQuery(), 0)), 400, "SignatureDoesNotMatch")
+		}),
+		one("Signature in headers", "a change after signing is SignatureDoesNotMatch: of the query, x-acs-action, x-acs-date or x-acs-signature-nonce", signing, Nothing, func(p *Probe) {
+			p.refused(p.sendACS3(p.regionQuery()+"&Status=All", p.headersACS3(p.regionQuery(), 0)), 400, "SignatureDoesNotMatch")
+			for name, value := range map[string]string{
+				"X-Acs-Action": "DescribeZones", "X-Acs-Date": time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), "X-Acs-Signature-Nonce": nonce(),
+			} {
+				header := p.headersACS3(p.regionQuery(), 0)
+				header.Set(name, value)
+				p.refused(p.sendACS3(p.regionQuery(), header), 400, "SignatureDoesNotMatch")
+			}
+		}),
+		one("Signature in headers", "a nonce is accepted once", signing+" has its purpose; assumed", Nothing, func(p *Probe) {
+			header := p.headersACS3(p.regionQuery(), 0)
+			p.ok(p.sendACS3(p.regionQuery(), header.Clone()))
+			p.refused(p.sendACS3(p.regionQuery(), header), 400, "SignatureNonceUsed")
+		}),
+		one("Signature in headers", "an x-acs-date more than 15 minutes in the past is InvalidTimeStamp.Expired, one of 14 minutes is accepted: so a request that was signed with an earlier time has an end",
+			signing+" has the 15 minutes, "+common+" the code; that it holds for headers is assumed", Nothing, func(p *Probe) {
+				for shift, code := range map[time.Duration]string{-16 * time.Minute: "InvalidTimeStamp.Expired", -14 * time.Minute: ""} {
+					if a := p.sendACS3(p.regionQuery(), p.headersACS3(p.regionQuery(), shift)); a.code() != code {
+						p.differs("%v off: %s", shift, a.outcome())
+					}
+				}
+			}),
+		one("Signature in headers", "an x-acs-date more than 15 minutes in the future is InvalidTimeStamp.Expired", common+"; assumed for headers", Nothing, func(p *Probe) {
+			p.refused(p.sendACS3(p.regionQuery(), p.headersACS3(p.regionQuery(), 16*time.Minute)), 400, "InvalidTimeStamp.Expired")
+		}),
+		one("Signature in headers", "an x-acs-date of another form is InvalidTimeStamp.Format", common+"; assumed for headers", Nothing, func(p *Probe) {
+			header := p.headersACS3(p.regionQuery(), 0)
+			header.Set("X-Acs-Date", time.Now().UTC().Format(time.RFC1123))
+			p.refused(p.sendACS3(p.regionQuery(), header), 400, "InvalidTimeStamp.Format")
+		}),
+		one("Signature in headers", "another algorithm is InvalidSignatureMethod", common+"; assumed for headers", Nothing, func(p *Probe) {
+			header := p.headersACS3(p.regionQuery(), 0)
+			header.Set("Authorization", strings.Replace(header.Get("Authorization"), "ACS3-HMAC-SHA256", "ACS3-HMAC-SHA1", 1))
+			p.refused(p.sendACS3(p.regionQuery(), header), 400, "InvalidSignatureMethod")
 		}),
 		several("Common errors", "an unknown access key ID", common+" has 400; 404 "+seen, Nothing, func(p *Probe) string {
 			p.KeyID, p.Token = "LTAInobodysKeyOfConformance", ""
@@ -156,15 +197,17 @@ func (p *Probe) hasRequestID(a reply) {
 	}
 }
 
-// describeACS3 asks DescribeDisks with the signature in headers. The query is
-// sorted and encoded already.
-func (p *Probe) describeACS3(query string) reply {
+// regionQuery is a query that needs no encoding.
+func (p *Probe) regionQuery() string { return "RegionId=" + p.Region }
+
+// headersACS3 signs a request of DescribeDisks in headers. The query is sorted and encoded already.
+func (p *Probe) headersACS3(query string, shift time.Duration) http.Header {
 	target, err := url.Parse(p.Endpoint)
 	p.must(err)
 	hash := sha256.Sum256(nil)
 	values := [][2]string{
-		{"host", target.Host}, {"x-acs-action", "DescribeDisks"}, {"x-acs-content-sha256", hex.EncodeToString(hash[:])},
-		{"x-acs-date", time.Now().UTC().Format(time.RFC3339)}, {"x-acs-security-token", p.Token}, {"x-acs-signature-nonce", nonce()},
+		{"content-type", formType}, {"host", target.Host}, {"x-acs-action", "DescribeDisks"}, {"x-acs-content-sha256", hex.EncodeToString(hash[:])},
+		{"x-acs-date", time.Now().Add(shift).UTC().Format(time.RFC3339)}, {"x-acs-security-token", p.Token}, {"x-acs-signature-nonce", nonce()},
 		{"x-acs-version", ecsVersion},
 	}
 	header := http.Header{}
@@ -182,6 +225,11 @@ func (p *Probe) describeACS3(query string) reply {
 	mac := hmac.New(sha256.New, []byte(p.Secret))
 	fmt.Fprintf(mac, "ACS3-HMAC-SHA256\n%x", digest)
 	header.Set("Authorization", fmt.Sprintf("ACS3-HMAC-SHA256 Credential=%s,SignedHeaders=%s,Signature=%x", p.KeyID, strings.Join(names, ";"), mac.Sum(nil)))
+	return header
+}
+
+// sendACS3 sends what headersACS3 has signed.
+func (p *Probe) sendACS3(query string, header http.Header) reply {
 	return p.mustAnswer(p.send(p.ctx, http.MethodPost, p.Endpoint+"/?"+query, "", header))
 }
 

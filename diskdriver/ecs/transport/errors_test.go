@@ -47,6 +47,8 @@ var everywhere = []answer{
 	{createDisk, 400, "SignatureNonceUsed", disk.UnknownOutcome},
 	{createDisk, 400, "InvalidTimeStamp.Expired", disk.Unauthenticated},
 	{createDisk, 400, "IllegalTimestamp", disk.Unauthenticated},
+	{createDisk, 400, "InvalidTimeStamp.Format", disk.Unauthenticated},
+	{createDisk, 400, "InvalidSignatureMethod", disk.Unauthenticated},
 	{createDisk, 400, "InvalidSecurityToken.Expired", disk.Unauthenticated},
 	{createDisk, 400, "InvalidSecurityToken.Malformed", disk.Unauthenticated},
 	{createDisk, 400, "InvalidSecurityToken.MismatchWithAccessKey", disk.Unauthenticated},
