@@ -31,21 +31,38 @@ type program struct {
 // startProgram returns when the program answers; stop ends it and returns the lines of its log.
 func startProgram(t *testing.T, args ...string) *program {
 	t.Helper()
-	sim, err := ecssim.New(ecssim.Config{Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-h"}, Instances: []ecssim.Instance{{ID: "i-1", Zone: "cn-hangzhou-h", Type: "ecs.g7.large"}}})
+	cloud := httptest.NewServer(newRegion(t, nil))
+	t.Cleanup(cloud.Close)
+	return startProgramAt(t, cloud.URL, nil, args...)
+}
+
+// The access key of the program.
+const programKey, programSecret = "id", "the-secret-itself"
+
+// newRegion is a simulated region with one instance. Without keys it checks no signatures.
+func newRegion(t *testing.T, keys map[string]string) *ecssim.Server {
+	t.Helper()
+	sim, err := ecssim.New(ecssim.Config{
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-h"}, Instances: []ecssim.Instance{{ID: "i-1", Zone: "cn-hangzhou-h", Type: "ecs.g7.large"}}, AccessKeys: keys,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cloud := httptest.NewServer(sim)
-	t.Cleanup(cloud.Close)
+	return sim
+}
+
+// startProgramAt starts the program with the URL of its ECS, and more variables in its environment.
+func startProgramAt(t *testing.T, ecs string, env []string, args ...string) *program {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "driver")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	writeFiles(t, dir, map[string]string{"access-key-id": "id", "access-key-secret": "the-secret-itself"})
+	writeFiles(t, dir, map[string]string{"access-key-id": programKey, "access-key-secret": programSecret})
 	socket, http := "unix://"+dir+"/csi.sock", golden.Address(t)
-	command := golden.Command(t, []string{"KUBECONFIG=", "POD_NAME="}, append([]string{"--endpoint=" + socket, "--region=cn-hangzhou", "--cluster-id=c1", "--node-facts=false",
-		"--ecs-endpoint=" + cloud.URL, "--credentials-dir=" + dir, "--http-endpoint=" + http}, args...)...)
+	command := golden.Command(t, append(env, "KUBECONFIG=", "POD_NAME="), append([]string{"--endpoint=" + socket, "--region=cn-hangzhou", "--cluster-id=c1", "--node-facts=false",
+		"--ecs-endpoint=" + ecs, "--credentials-dir=" + dir, "--http-endpoint=" + http}, args...)...)
 	log, err := command.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +94,8 @@ func startProgram(t *testing.T, args ...string) *program {
 	return p
 }
 
-// work makes a volume that a claim asked for, attaches it, and is refused another.
-func (p *program) work(t *testing.T) {
+// work makes a volume that a claim asked for, attaches it, and is refused another. It returns the volume's ID.
+func (p *program) work(t *testing.T) string {
 	t.Helper()
 	controller := csi.NewControllerClient(p.conn)
 	capability := &csi.VolumeCapability{
@@ -107,6 +124,7 @@ func (p *program) work(t *testing.T) {
 	if _, err := controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "disk-2", VolumeCapabilities: []*csi.VolumeCapability{capability}, Parameters: map[string]string{"tpye": "x"}}); err == nil {
 		t.Fatal("a misspelt parameter was taken")
 	}
+	return made.GetVolume().GetVolumeId()
 }
 
 // A region of instances alone shows their system disks, so that what is not there is known to be gone.

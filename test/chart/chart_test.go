@@ -136,6 +136,8 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"label of the chart", "controller: {podLabels: {app.kubernetes.io/name: a}}", "controller.podLabels has app.kubernetes.io/name, which the chart sets itself"},
 		{"label of a group of nodes", "nodePlugin: {podLabels: {topodisk.io/node-group: a}}", "nodePlugin.podLabels has topodisk.io/node-group, which the chart sets itself"},
 		{"variable of the chart", "nodePlugin: {env: [{name: NODE_NAME, value: a}]}", "nodePlugin.env has NODE_NAME twice, or the chart sets it itself"},
+		{"variable of FIPS mode", "{fips: true, controller: {env: [{name: GODEBUG, value: a}]}}", "controller.env has GODEBUG twice"},
+		{"FIPS mode of SHA-1", "{fips: true, signature: v1}", "fips is true and signature is v1, which needs SHA-1: set signature=v3, or fips=false"},
 		{"variable of the proxy", "{proxy: {http_proxy: 'http://a:1'}, controller: {env: [{name: HTTPS_PROXY, value: a}]}}", "controller.env has HTTPS_PROXY twice"},
 		{"variable's field", "controller: {env: [{name: A, valueFrom: {secretRef: {}}}]}", "'/controller/env/0/valueFrom': additional properties 'secretRef' not allowed"},
 		{"spread without a skew", "controller: {topologySpreadConstraints: [{topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}", "'/controller/topologySpreadConstraints/0': missing property 'maxSkew'"},

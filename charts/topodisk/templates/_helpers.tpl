@@ -127,6 +127,14 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* What has the Go runtime of our programs refuse cryptography that FIPS 140-3 doesn't approve. */}}
+{{- define "topodisk.fipsEnv" -}}
+{{- if .Values.fips -}}
+- name: GODEBUG
+  value: fips140=only
+{{- end -}}
+{{- end -}}
+
 {{/* The port of a host or URL, of (list address scheme): the scheme is that of an address without one. */}}
 {{- define "topodisk.port" -}}
 {{- $url := index . 0 | trimSuffix "/" -}}

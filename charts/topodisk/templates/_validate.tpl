@@ -10,6 +10,9 @@ and all of them at once.
 {{- if not .Values.image.repository -}}
 {{- $wrong = append $wrong "image.repository is not set: where the image built from the Dockerfile was pushed to, for example --set image.repository=registry.example.com/storage/topodisk" -}}
 {{- end -}}
+{{- if and .Values.fips (eq .Values.signature "v1") -}}
+{{- $wrong = append $wrong "fips is true and signature is v1, which needs SHA-1: set signature=v3, or fips=false" -}}
+{{- end -}}
 {{- with .Values.credentials -}}
 {{- if eq .source "secret" -}}
 {{- if and (not .existingSecret) (not .accessKeyID) -}}
@@ -56,6 +59,7 @@ and all of them at once.
 {{- end -}}
 {{- end -}}
 {{- $names := ternary (list "POD_NAME" "POD_NAMESPACE") (list "NODE_NAME") (eq $group "controller") -}}
+{{- range include "topodisk.fipsEnv" $ | fromYamlArray -}}{{- $names = append $names .name -}}{{- end -}}
 {{- if eq $group "controller" -}}
 {{- range include "topodisk.proxyEnv" $ | fromYamlArray -}}{{- $names = append $names .name -}}{{- end -}}
 {{- if eq $.Values.credentials.source "oidc" -}}{{- $names = concat $names (list "ALIBABA_CLOUD_ROLE_ARN" "ALIBABA_CLOUD_OIDC_PROVIDER_ARN" "ALIBABA_CLOUD_OIDC_TOKEN_FILE") -}}{{- end -}}
