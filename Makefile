@@ -41,7 +41,7 @@ test: ## run the tests: no cluster, a few minutes; what the machine can't run is
 test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
 	@$(GO) run ./test/fresh
 
-test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
+test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, both generations of the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
 	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
 test-long: ## run what is too long for `make test`: 50 000 random steps and 2 000 000 walks of a name, 100 000 of a claim (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, 400 losses of power and 500 kills of the node plugin, the simulator's memory (a quarter of an hour)
@@ -62,6 +62,7 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built
 	$< run ./...
 	cd test/chart && $< run ./...
 	cd test/release && $< run ./...
+	cd test/foreign/gosdk2 && $< run ./...
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT): about two minutes, once"

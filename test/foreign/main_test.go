@@ -101,7 +101,9 @@ func buildSanity(ctx context.Context) error {
 }
 
 func buildGoSDK(ctx context.Context) error {
-	return run(exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(built, "gosdk"), "./gosdk"))
+	return errors.Join(
+		run(exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(built, "gosdk"), "./gosdk")),
+		run(exec.CommandContext(ctx, "go", "-C", "gosdk2", "build", "-o", filepath.Join(built, "gosdk2"), ".")))
 }
 
 // installNPM installs the packages that the lock file pins, if npm is there; the tests say so if it isn't. npm installs
