@@ -135,7 +135,8 @@ var rules = map[string]rule{
 	},
 	"diskdriver/ecs/transport": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/suspension", module + "/diskdriver/ecs/credentials",
-			module + "/diskdriver/ecs/ratelimit", module + "/diskdriver/ecs/signature", module + "/diskdriver/ecs/internal", module + "/diskdriver/internal", ecsSDK, prometheus, klog},
+			module + "/diskdriver/ecs/ratelimit", module + "/diskdriver/ecs/signature", module + "/diskdriver/ecs/internal",
+			module + "/diskdriver/internal", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/internal/deadline":     {},
