@@ -180,7 +180,8 @@ func (c *client) otherKeys(own keys) {
 	}{
 		{"an unknown key", keys{"LTAI5tNobodysKey", own.secret, ""}, []string{"404 InvalidAccessKeyId.NotFound", "400 InvalidAccessKeyId.NotFound"}},
 		{"a wrong secret", keys{own.id, "wrong", ""}, []string{"400 SignatureDoesNotMatch"}},
-		{"a token not of the key", keys{own.id, own.secret, "wrong"}, []string{"400 InvalidSecurityToken.MismatchWithAccessKey", "400 InvalidSecurityToken.Malformed"}},
+		{"a token not of the key", keys{own.id, own.secret, "wrong"},
+			[]string{"400 InvalidSecurityToken.MismatchWithAccessKey", "400 InvalidSecurityToken.Malformed"}},
 		{"temporary keys", session, []string{"200"}},
 		{"temporary keys with a wrong secret", keys{session.id, "wrong", session.token}, []string{"400 SignatureDoesNotMatch"}},
 		{"the keys are right still", own, []string{"200"}},
