@@ -2,13 +2,16 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -23,12 +26,16 @@ var formats = map[string][]string{
 
 // format makes the file system, and proves that it can be mounted. Until then its mark is on the disk, so that a format that is cut
 // short is done again. It isn't cut short when its caller gives up: a large disk would never be done.
-func (s *Server) format(u volumeUse, d device) error {
-	mark := formatMark{serial: u.serial, fsType: u.newFSType(), uuid: uuid.New()}
+func (s *Server) format(u volumeUse, d device, mark formatMark) error {
 	call, err := s.mkfs(u, mark, d.path)
 	if err != nil {
 		return err
 	}
+	lock, err := d.lockToFormat()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
 	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", mark.fsType, "args", call)
 	if err := d.writeAt(mark.text(), d.size-markFromEnd); err != nil {
 		return err
@@ -36,7 +43,9 @@ func (s *Server) format(u volumeUse, d device) error {
 	if err := s.records.note(u.serial); err != nil {
 		return errors.Join(err, d.eraseMark())
 	}
-	if _, err := run("", call[0], call[1:]...); err != nil {
+	mkfs := exec.Command(call[0], call[1:]...)
+	mkfs.ExtraFiles = []*os.File{lock}
+	if _, err := output(mkfs); err != nil {
 		return u.errorf(disk.Unexpected, "%w", err)
 	}
 	if err := s.tryMount(u, d, mark.fsType); err != nil {
@@ -51,11 +60,37 @@ func (s *Server) format(u volumeUse, d device) error {
 	return nil
 }
 
+// lockToFormat takes the lock of a device (flock(2), as https://systemd.io/BLOCK_DEVICE_LOCKING has it). Its holder hands it to mkfs: that
+// may outlive a plugin that is killed, and holds the device itself only once it has opened it.
+func (d device) lockToFormat() (*os.File, error) {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return nil, err
+	}
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		err = disk.Errorf(disk.InUse, "%s is locked by another program, such as an mkfs that a plugin has left when it was killed: its end is waited for", d.path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// newMark is the mark of the format that a device's content licenses. One that is done again keeps the mark: what the first has left must
+// still be known as its own if the second is cut short before it writes.
+func (u volumeUse) newMark(c content) formatMark {
+	if u.isCutShort(c) {
+		return c.mark
+	}
+	return formatMark{serial: u.serial, fsType: u.newFSType(), uuid: uuid.New()}
+}
+
 // mkfs is the call that makes the file system of a mark at a path. Nothing is discarded, for that would take the mark off the disk.
 func (s *Server) mkfs(u volumeUse, m formatMark, path string) ([]string, error) {
-	named := []string{"-U", m.uuid.String()}
+	id := cmp.Or(m.uuid, uuid.New()).String()
+	named := []string{"-U", id}
 	if m.fsType == "xfs" {
-		named = []string{"-m", "uuid=" + m.uuid.String()}
+		named = []string{"-m", "uuid=" + id}
 	}
 	options, err := u.mkfsArgs(m.fsType, s.allowed)
 	return slices.Concat(formats[m.fsType], named, options, []string{path}), err

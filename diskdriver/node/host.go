@@ -18,8 +18,14 @@ import (
 // ends.
 func run(input, program string, args ...string) ([]byte, error) {
 	command := exec.Command(program, args...)
+	command.Stdin = strings.NewReader(input)
+	return output(command)
+}
+
+// output is run for a program that takes more than arguments.
+func output(command *exec.Cmd) ([]byte, error) {
 	var said bytes.Buffer
-	command.Stdin, command.Stderr = strings.NewReader(input), &said
+	command.Stderr = &said
 	out, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, brief(append(out, said.Bytes()...)))

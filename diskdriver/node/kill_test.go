@@ -228,6 +228,34 @@ func TestKilledPluginGoesOn(t *testing.T) {
 	t.Logf("%d kills in %s: %v", total, time.Since(begin).Round(time.Second), past.count)
 }
 
+// An mkfs that a plugin has left, and that has not opened the device yet, would write to it while the next plugin formats it.
+func TestAnMkfsThatAPluginHasLeftIsAwaited(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.volume(m, asFileSystem("xfs"))
+	begun, goOn := filepath.Join(r.dev, "begun"), filepath.Join(r.dev, "go-on")
+	r.instead("mkfs.xfs", "for path; do :; done; touch "+begun+"; while [ -b $path -a ! -e "+goOn+" ]; do sleep 0.01; done; exec $REAL \"$@\"")
+	k := r.newKiller("xfs", 0, nil)
+	stage := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := csi.NewNodeClient(k.plugin.connection).NodeStageVolume(ctx, v.stageRequest())
+		return err
+	}
+	is := func(path string) error { _, err := os.Lstat(path); return err }
+	ended := make(chan error, 1)
+	go func() { ended <- stage() }()
+	k.ok(eventually(5*time.Second, func() error { return is(begun) }))
+	k.kill(true)
+	<-ended
+	k.start()
+	if err := stage(); err == nil || !strings.Contains(err.Error(), "is locked by another program") {
+		t.Errorf("while an mkfs that was left may begin, the next plugin says %v", err)
+	}
+	k.ok(os.WriteFile(goOn, nil, 0o600))
+	k.ok(eventually(20*time.Second, stage))
+	k.isMounted(v.staging, 1)
+}
+
 // live makes every call for a disk, and looks after each whether all is as it should be.
 func (k *killer) live(m *testDisk) {
 	k.t.Helper()

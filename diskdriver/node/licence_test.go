@@ -144,6 +144,34 @@ func TestAFormatThatAnUpgradeCutShortIsDoneAgain(t *testing.T) {
 	}
 }
 
+// A format that is done again, and cut short before it writes, is done again: what the first has left is still known as its own.
+func TestAFormatThatIsCutShortTwiceIsDoneAgain(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		for name, begun := range map[string]func(r *rig, m *testDisk, v testVolume){
+			"marked on the disk": func(_ *rig, m *testDisk, _ testVolume) { m.mark("s1", fsType) },
+			"noted on the node by the version before": func(r *rig, _ *testDisk, v testVolume) {
+				note := r.server.formatting01(volumeUse{serial: "s1"})
+				r.ok(os.MkdirAll(filepath.Dir(note), 0o700))
+				r.put(note, "d-s1\n"+v.publish[disk.AttachedKey]+"\n")
+			},
+		} {
+			t.Run(fsType+" "+name, func(t *testing.T) {
+				r, m := newRigWithDisk(t)
+				fillings["interrupted mkfs."+fsType].fill(r, m)
+				v := r.volume(m, usedBefore, asFileSystem(fsType))
+				begun(r, m, v)
+				fails := filepath.Join(t.TempDir(), "fails")
+				r.put(fails, "")
+				r.instead("mkfs."+fsType, "for path; do :; done; [ -b $path -a -e "+fails+" ] && exit 1; exec $REAL \"$@\"")
+				r.refused(r.stage(v), disk.Unexpected, "exit status 1")
+				r.ok(os.Remove(fails))
+				r.ok(r.stage(v))
+				r.isMounted(v.staging, 1)
+			})
+		}
+	}
+}
+
 // A context that names another volume, or has the serial number of another disk, is of a VolumeAttachment that outlived its volume.
 func TestAContextOfAnotherVolumeIsRefused(t *testing.T) {
 	r, m := newRigWithDisk(t)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/need"
 )
 
 func withMkfsOptions(options string) func(*testVolume) {
@@ -14,6 +15,7 @@ func withMkfsOptions(options string) func(*testVolume) {
 
 // Whoever may make a StorageClass or a PersistentVolume may not write to other disks, nor read the node's files (N4, X1).
 func TestOptionsThatNameOthersWriteNothing(t *testing.T) {
+	need.Has(t, need.FileSystem("xfs"))
 	r, m := newRigWithDisk(t)
 	victim := r.attach("s2", 1)
 	defer victim.unchanged()()

@@ -212,7 +212,7 @@ func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts [
 			err = s.blanks.isBlank(ctx, u, d)
 		}
 		if err == nil {
-			err = s.format(u, d)
+			err = s.format(u, d, u.newMark(c))
 		}
 		return d, u.newFSType(), err
 	case partition:
