@@ -72,7 +72,7 @@ func liveInSandbox() error {
 
 func TestNothingIsLeftOfASandbox(t *testing.T) {
 	t.Setenv("TMPDIR", "/tmp") // nodes have a /var of their own, so a sandbox can't be there
-	need.Has(t, append(need.Programs("ip", "losetup", "mount"), need.Namespaces, need.Mounts, need.LoopDevices, need.Cgroups)...)
+	need.Has(t, append(need.Programs("ip", "losetup", "mount", "mkfs.ext4"), need.Namespaces, need.Mounts, need.LoopDevices, need.Cgroups)...)
 	nodeInit := filepath.Join(t.TempDir(), "nodeinit")
 	if out, err := exec.Command("go", "build", "-o", nodeInit, "./nodeinit").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -88,6 +88,8 @@ func TestNothingIsLeftOfASandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			panics := read(t, "/proc/sys/kernel/panic")
+			body, at := filepath.Join(t.TempDir(), "body"), t.TempDir()
+			sh(t, "truncate -s 16M $0 && mkfs.ext4 -q $0 && mount -o loop $0 $1", body, at)
 			box := sandbox.Sandbox{Dir: filepath.Join(t.TempDir(), "sandbox")}
 			var said bytes.Buffer
 			if err := box.Detach(t.Context(), &said); err != nil {
@@ -98,6 +100,10 @@ func TestNothingIsLeftOfASandbox(t *testing.T) {
 			}
 			if read(t, "/proc/sys/kernel/panic") != panics {
 				t.Error("a node has changed kernel.panic of the host")
+			}
+			sh(t, "umount $0", at)
+			if loops := sh(t, "losetup --associated $0", body); loops != "" {
+				t.Errorf("what others had mounted is in use by the sandbox: %s", loops)
 			}
 			id, err := box.Init()
 			if err != nil || !box.Running() {
@@ -126,6 +132,15 @@ func TestNothingIsLeftOfASandbox(t *testing.T) {
 			leftOf(t, box)
 		})
 	}
+}
+
+func sh(t *testing.T, script string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("sh", append([]string{"-ec", script}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v: %s", script, args, err, out)
+	}
+	return string(out)
 }
 
 // leftOf checks that nothing is left of a sandbox.

@@ -191,7 +191,7 @@ func (s *scene) cutFormats() (volumes []*volume) {
 		v.startPod("")
 		volumes = append(volumes, v)
 	}
-	kill := []string{"kill", "-KILL"}
+	kill := []string{"sh", "-c", `kill -KILL "$@" || echo "an mkfs has come to its end"`, "sh"}
 	for _, filesystem := range filesystems {
 		s.WaitFor("mkfs."+filesystem+" has begun", late, func(context.Context) (bool, error) {
 			stopped, err := os.ReadFile(filepath.Join(bin, "mkfs."+filesystem+".stopped"))
@@ -200,8 +200,9 @@ func (s *scene) cutFormats() (volumes []*volume) {
 		})
 	}
 	node.StopProgram(lab.NodePlugin, true)
-	_, err := node.Exec(s.Context(), kill...)
+	said, err := node.Exec(s.Context(), kill...)
 	s.Must(err)
+	s.Log(said)
 	return volumes
 }
 

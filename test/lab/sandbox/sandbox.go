@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/test/lab/process"
 )
@@ -225,7 +226,22 @@ func setUp() error {
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
+	if err := leaveLoopDevices(); err != nil {
+		return err
+	}
 	return bringUp()
+}
+
+// leaveLoopDevices unmounts here what others have mounted of loop devices: they could neither detach nor format those before the sandbox ends.
+func leaveLoopDevices() error {
+	const loopDevices = 7 // their major number (Linux, Documentation/admin-guide/devices.txt)
+	all, err := mount.ParseMountInfo("/proc/self/mountinfo")
+	for _, m := range slices.Backward(all) {
+		if m.Major == loopDevices {
+			err = errors.Join(err, syscall.Unmount(m.MountPoint, syscall.MNT_DETACH))
+		}
+	}
+	return err
 }
 
 // GatewayAddress is the control plane's on the sandbox's network: the nodes are beside it, the Pods of each node behind it.
