@@ -55,7 +55,7 @@ func brief(output []byte) string {
 	return strings.ToValidUTF8(text[:end], "") + " ... " + strings.ToValidUTF8(text[len(text)-end:], "")
 }
 
-// writeDurably writes a file whose content and name are on the disk when it returns, and makes its directory.
+// writeDurably writes a file whose content and name are on the disk when it returns, and makes its directories.
 func writeDurably(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -68,11 +68,17 @@ func writeDurably(path, content string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
+	for at := path; at != filepath.Dir(at); {
+		at = filepath.Dir(at)
+		dir, err := os.Open(at)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return err
+		}
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }
 
 // remove removes a file or an empty directory. Nothing there is success.
