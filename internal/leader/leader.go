@@ -70,6 +70,28 @@ func (l *Lease) Held() error {
 	return nil
 }
 
+// renewalPoll is the time between two looks whether the Lease was renewed.
+const renewalPoll = 100 * time.Millisecond
+
+// AwaitRenewal returns nil once a renewal has succeeded that was sent after the call: no other replica has held the Lease in between.
+// It returns ErrLost if one may hold it.
+func (l *Lease) AwaitRenewal(ctx context.Context) error {
+	called := time.Now()
+	for {
+		if err := l.Held(); err != nil {
+			return err
+		}
+		if renewed := l.renewed.Load(); renewed != nil && renewed.After(called) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the lease was not renewed meanwhile: %w", context.Cause(ctx))
+		case <-time.After(renewalPoll):
+		}
+	}
+}
+
 // RunWhileHeld waits for the Lease, runs work until ctx ends and work has
 // returned, gives the Lease back, and returns work's error. As soon as the Lease
 // is lost it ends work's context and returns ErrLost, without waiting for work.

@@ -316,3 +316,31 @@ func TestALeaseThatWasRenewedUnseenIsHeld(t *testing.T) {
 		}
 	}
 }
+
+// A renewal is proof only if it was sent after the call.
+func TestARenewalIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, away := leaseServer(t)
+		lease := testLease()
+		if err := lease.AwaitRenewal(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("before it is held: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		leading := make(chan struct{})
+		go func() {
+			ended <- lease.RunWhileHeld(ctx, api, func(ctx context.Context) error { close(leading); <-ctx.Done(); return nil })
+		}()
+		<-leading
+		called := time.Now()
+		if err := lease.AwaitRenewal(t.Context()); err != nil || !lease.renewed.Load().After(called) {
+			t.Errorf("%v; it was called at %s, and the last renewal was sent at %s", err, called, lease.renewed.Load())
+		}
+		away.Store(true)
+		if err := lease.AwaitRenewal(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("without the API server: %v", err)
+		}
+		cancel()
+		<-ended
+	})
+}

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 )
 
 // When the shards are written.
@@ -29,7 +30,7 @@ const (
 	// it is over before they are put.
 	leadPart, longestDelay = 4, time.Second
 	// shardCheckInterval is the time between two checks that the shards with records
-	// exist, and of their annotations: no watch tells of either.
+	// exist as they were written, and of their annotations: no watch tells of either.
 	shardCheckInterval = 15 * time.Second
 	// avoidTime is for how long new records avoid a shard whose write has failed: it
 	// may be immutable.
@@ -193,7 +194,7 @@ func (sh *shard) isCheckDue() bool {
 	return len(sh.saved) > 0 && time.Since(sh.checked) >= shardCheckInterval
 }
 
-// check has a shard written again that somebody has deleted, for a crash would lose its
+// check has a shard written again that somebody has deleted or changed, for a crash would lose its
 // records, and notes requests to end records.
 func (s *Store) check(ctx context.Context, sh *shard) {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
@@ -203,6 +204,10 @@ func (s *Store) check(ctx context.Context, sh *shard) {
 	switch {
 	case apierrors.IsNotFound(err):
 		s.noteDeleted(sh)
+	case err == nil && live.ResourceVersion != sh.version:
+		if err := s.compare(ctx, sh); err != nil {
+			klog.ErrorS(err, "A ConfigMap of the journal can't be compared", "configMap", s.namespace+"/"+sh.name)
+		}
 	case err == nil:
 		s.set(func() { sh.noteEndRequests(endRequestsOf(live.Annotations)) })
 	}

@@ -59,6 +59,9 @@ func (sh *shard) size(key string) int {
 // managedByLabel is a label by which the ConfigMaps are found.
 const managedByLabel, managedBy = "csi.storage.k8s.io/managed-by", "disk-provisioner"
 
+// excludeLabel is a label by which Velero leaves an object out of a backup: a record is of no use after a restore.
+const excludeLabel = "velero.io/exclude-from-backup"
+
 // ErrTakenOver says that another process, which must hold the Lease, writes the journal.
 var ErrTakenOver = errors.New("another process writes the journal")
 
@@ -157,7 +160,7 @@ func (s *Store) send(ctx context.Context, sh *shard, entries map[string]string, 
 	}
 	configMap := &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: sh.name, Namespace: s.namespace, ResourceVersion: sh.version, Labels: map[string]string{managedByLabel: managedBy},
+			Name: sh.name, Namespace: s.namespace, ResourceVersion: sh.version, Labels: map[string]string{managedByLabel: managedBy, excludeLabel: "true"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{}},
 		},
 		Data: entries,
@@ -238,32 +241,80 @@ func (s *Store) set(f func()) {
 }
 
 // resolve finds out what became of a write that failed: it may have taken effect
-// all the same. A shard that has neither the old nor the new records was written by
-// another process, which must hold the Lease.
+// all the same.
 func (s *Store) resolve(ctx context.Context, sh *shard) error {
 	if sh.tried == nil {
 		return nil
 	}
+	return s.compare(ctx, sh)
+}
+
+// compare reads a shard. One that has neither the old nor the new records was written by
+// another process: if that holds the Lease, this one must not write any more; if it doesn't,
+// what it has changed is mended.
+func (s *Store) compare(ctx context.Context, sh *shard) error {
 	live := &shard{name: sh.name, entries: map[string]string{}}
 	if err := s.read(ctx, live); err != nil {
 		return err
 	}
+	var change Change
 	switch {
 	case live.version == "" && sh.version != "":
 		s.noteDeleted(sh)
 		return nil
-	case !maps.Equal(live.entries, sh.tried) && !maps.Equal(live.entries, sh.saved):
-		err := fmt.Errorf("%w: it has changed ConfigMap %s/%s", ErrTakenOver, s.namespace, sh.name)
-		s.set(func() { s.lost = err })
-		s.notify(err)
-		return err
+	case maps.Equal(live.entries, sh.saved), sh.tried != nil && maps.Equal(live.entries, sh.tried):
+	default:
+		switch err := s.alone(ctx); {
+		case errors.Is(err, ErrTakenOver):
+			err = fmt.Errorf("%w: it has changed ConfigMap %s/%s", err, s.namespace, sh.name)
+			s.set(func() { s.lost = err })
+			s.notify(err)
+			return err
+		case err != nil:
+			return fmt.Errorf("somebody has changed ConfigMap %s/%s, and whether another process leads can't be told: %w", s.namespace, sh.name, err)
+		}
+		s.set(func() { change = s.mend(sh, live.entries) })
 	}
 	s.set(func() {
 		sh.version, sh.saved, sh.tried, sh.checked = live.version, live.entries, nil, live.checked
 		sh.noteEndRequests(live.endRequests)
 		s.forgetDeleted(sh)
 	})
+	if change.ConfigMap != "" {
+		s.changed(change)
+	}
 	return nil
+}
+
+// mend has the next write of a shard undo what somebody has changed in its ConfigMap, but for records that appeared: what they were
+// put for may be needed. s.mu is held.
+func (s *Store) mend(sh *shard, live map[string]string) Change {
+	change := Change{ConfigMap: sh.name, Appeared: map[string][]byte{}}
+	for key, record := range sh.entries {
+		switch is, there := live[key]; {
+		case there && is != record:
+			change.Altered++
+		case !there && sh.saved[key] != "":
+			change.Removed++
+		}
+	}
+	for key, record := range live {
+		_, saved := sh.saved[key]
+		_, tried := sh.tried[key]
+		if saved || tried || s.shardOf(key) != nil || s.kept[key] != nil {
+			continue
+		}
+		change.Appeared[key] = []byte(record)
+		s.where[key], sh.entries[key] = sh, record
+		sh.bytes += len(key) + len(record)
+		if sh.writing != nil {
+			sh.writing[key] = record
+		}
+	}
+	sh.dirty = true
+	klog.InfoS("Somebody has changed the journal's ConfigMap; its records are written again",
+		"configMap", s.namespace+"/"+sh.name, "removed", change.Removed, "altered", change.Altered, "appeared", len(change.Appeared))
+	return change
 }
 
 // noteDeleted notes that the shard's ConfigMap isn't there any more. As long as the

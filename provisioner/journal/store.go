@@ -8,8 +8,9 @@
 // process at any time. A record that was deleted can be read until Flush has
 // returned nil for its key, and no longer than a while after that. One process
 // writes at a time, that which holds the Lease; a second one never overwrites
-// what the first has written since it was read, and notices: see Run. The outcome of
-// a write that failed is read, never assumed.
+// what the first has written since it was read, and notices: see Run. What somebody
+// else removes or alters is written again while the Lease is held: see OnChange. The
+// outcome of a write that failed is read, never assumed.
 //
 // # Form
 //
@@ -96,6 +97,9 @@ type Store struct {
 	lost        error                // another process writes the journal; nil if none does
 	notify      func(error)          // is called with lost
 
+	alone   func(context.Context) error // see OnChange
+	changed func(Change)
+
 	endRequested func(key, reason string)
 
 	wanted   chan struct{} // someone waits for a commit
@@ -108,10 +112,25 @@ type Store struct {
 func New(client kubernetes.Interface, metadata metadata.Interface, namespace, prefix string, commits func()) *Store {
 	return &Store{
 		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits,
-		notify: func(error) {}, endRequested: func(string, string) {},
+		notify: func(error) {}, endRequested: func(string, string) {}, changed: func(Change) {},
+		alone: func(context.Context) error { return ErrTakenOver },
 		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
 		wanted: make(chan struct{}, 1), prefetch: make(chan struct{}, 1),
 	}
+}
+
+// Change is what somebody who doesn't hold the Lease has done to a ConfigMap. What was removed or altered is written again; records
+// that appeared stay, as if an earlier process had put them.
+type Change struct {
+	ConfigMap        string
+	Removed, Altered int
+	Appeared         map[string][]byte
+}
+
+// OnChange sets what Run calls when somebody else has changed a ConfigMap. alone returns nil if no other process has led until the call,
+// and ErrTakenOver if one does. It must be called before Run; without it everybody who changes a ConfigMap is taken for a process that leads.
+func (s *Store) OnChange(alone func(context.Context) error, changed func(Change)) {
+	s.alone, s.changed = alone, changed
 }
 
 // Load reads all records, by key.
