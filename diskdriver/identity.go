@@ -5,6 +5,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 // identity answers the CSI Identity service.
@@ -14,9 +16,9 @@ type identity struct {
 	readiness     *readiness // nil on a node
 }
 
-// GetPluginInfo names the driver.
+// GetPluginInfo names the driver, and says that it deletes a volume only if it was never used when it is asked to.
 func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
+	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version, Manifest: map[string]string{unused.ManifestKey: "true"}}, nil
 }
 
 // GetPluginCapabilities says that there are a controller and a group controller,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/internal/outofstock"
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 // answer is what a Kind is to those who called: the sidecars read the code,
@@ -105,6 +106,9 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 	answer := status.New(codeOf(ctx, err), err.Error())
 	if disk.Involves(err, disk.OutOfStock) && !outofstock.Is(answer.Err()) {
 		answer = outofstock.Mark(answer)
+	}
+	if errors.Is(err, disk.ErrUsed) {
+		answer = unused.Refuse(answer)
 	}
 	return nil, answer.Err()
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/internal/unused"
 	"github.com/topodisk/topodisk/test/golden"
 )
 
@@ -449,6 +450,10 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	create, creates := req.(*csi.CreateVolumeRequest)
 	if _, doubted := s.doubted.Load(create.GetName()); creates && !doubted && !slices.Contains(words, "upstream") {
 		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(executor.FirstCallKey, "true"))
+	}
+	if slices.Contains(words, "only-unused") {
+		sent, _ := metadata.FromOutgoingContext(unused.Only(ctx))
+		ctx = metadata.NewIncomingContext(ctx, sent)
 	}
 	response, err := invoke(ctx, s.driver, method, req)
 	if creates && (err == nil || sidecarsDo[status.Code(err)].provisioner == underWay) {

@@ -4,6 +4,7 @@
 package disk
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -101,6 +102,17 @@ func (d Disk) FirstAttachment(instance InstanceID, turned bool) bool {
 // Unwritten says whether nobody can have written to the disk, for it was never
 // attached. Of one for several instances a read doesn't tell.
 func (d Disk) Unwritten() bool { return d.NeverAttached && !d.MultiAttach }
+
+// ErrUsed is in the chain of an error if a disk is kept because it is not proven that it was never attached.
+var ErrUsed = errors.New("the disk was attached before, or may have been")
+
+// NeverUsed says whether a read proves that the disk was never attached: ECS shows no attachment, past or present, and the driver has not
+// marked it as in use. Of a disk for several instances, and of a regional one, ECS need not show past ones, so only the mark of one that
+// was made empty is proof.
+func (d Disk) NeverUsed() bool {
+	history, marked := d.Tags[HistoryTag]
+	return d.NeverAttached && (history == string(HistoryNew) || !marked && !d.MultiAttach && !d.Category.Regional())
+}
 
 // Holders returns the instances that hold the disk, or are about to let it go.
 func (d Disk) Holders() []InstanceID {

@@ -8,6 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 // The pauses between deletes of a disk that ECS has not finished with: about
@@ -23,12 +24,18 @@ const (
 // FailedPrecondition, which names who has it. A disk that ECS is still making
 // is waited for. One whose class wants so is kept as a snapshot, which is safe
 // before the disk goes, and the temporary snapshot of a copy goes before it. A
-// volume of its name may be made anew at once.
+// volume of its name may be made anew at once. A call that is only for a disk
+// that was never used leaves every other alone: disk.ErrUsed.
 func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	id := disk.ID(req.GetVolumeId())
+	if unused.IsOnly(ctx) {
+		if err := c.deleter.checkNeverUsed(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	was, err := c.deleter.archive(ctx, id)
 	if err != nil {
 		return nil, err
@@ -49,6 +56,18 @@ type deleter struct {
 	ecs       ECS
 	snapshots Snapshots
 	taker     Taker
+}
+
+// checkNeverUsed returns disk.ErrUsed unless a read proves that the disk was never used, or it is gone.
+func (d deleter) checkNeverUsed(ctx context.Context, id disk.ID) error {
+	shown, err := d.ecs.Get(ctx, id)
+	switch {
+	case err != nil:
+		return d.unseen(ctx, id, err)
+	case !shown.NeverUsed():
+		return &disk.Error{Disk: id, Kind: disk.Blocked, Err: fmt.Errorf("only a disk that was never used is to be deleted: %w", disk.ErrUsed)}
+	}
+	return nil
 }
 
 // remove deletes a disk, again and again while ECS has not finished with it.

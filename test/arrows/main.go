@@ -54,7 +54,7 @@ var rules = map[string]rule{
 	},
 	"diskdriver/volume": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing",
-			module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
+			module + "/diskdriver/params", module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
 	},
 	"explain": {
 		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/provisioner/request",
@@ -113,7 +113,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed: []string{module + "/diskdriver", module + "/internal/outofstock", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc,
+		allowed: []string{module + "/diskdriver", module + "/internal/outofstock", module + "/internal/unused", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc,
 			protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
 	},
@@ -154,6 +154,9 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
 	"internal/outofstock": {allowed: []string{grpc + "/codes", grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
+	"internal/unused": {
+		allowed: []string{grpc + "/codes", grpc + "/metadata", grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"},
+	},
 	"internal/podclaims": {
 		allowed:   []string{"k8s.io/api", "k8s.io/component-helpers/storage/ephemeral"},
 		unreached: []string{clientGo},
@@ -177,7 +180,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/topology", csiSpec, grpc},
 	},
 	"provisioner/csiconn": {
-		allowed:   []string{csiSpec, csiLib, grpc, klog, "k8s.io/apimachinery"},
+		allowed:   []string{module + "/internal/unused", csiSpec, csiLib, grpc, klog, "k8s.io/apimachinery"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", clientGo + "/kubernetes", ecsSDK},
 	},
 	"provisioner/request": {
@@ -200,8 +203,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
 	"provisioner/deletion": {
-		allowed: []string{module + "/provisioner/internal/liveness", module + "/provisioner/request", module + "/provisioner/watch",
-			csiSpec, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
+		allowed: []string{module + "/internal/unused", module + "/provisioner/internal/liveness", module + "/provisioner/request",
+			module + "/provisioner/watch", csiSpec, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
 			module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
@@ -213,7 +216,7 @@ var rules = map[string]rule{
 	},
 	"provisioner": {
 		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/outofstock", module + "/internal/podclaims",
-			module + "/internal/sleep", module + "/provisioner", module + "/topology",
+			module + "/internal/sleep", module + "/internal/unused", module + "/provisioner", module + "/topology",
 			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
