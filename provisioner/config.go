@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ type Config struct {
 	DriverRestores       bool                   // the driver's CREATE_DELETE_SNAPSHOT
 	DriverClones         bool                   // the driver's CLONE_VOLUME
 	DriverModifies       bool                   // the driver's MODIFY_VOLUME
+	DriverKnowsUse       bool                   // the driver deletes a volume only if it was never used when it is asked to
 	Namespace            string                 // where this provisioner keeps objects of its own
 
 	PodClaims             bool          // the claims of a Pod are provisioned together: its Pods without a node are watched
@@ -46,6 +48,9 @@ type Config struct {
 	RescheduleCodes       []codes.Code  // of CreateVolume, besides ResourceExhausted: the selected node can't have the volume
 	SourceThreads         int           // finalizers of sources removed at the same time
 	SnapshotSweep         time.Duration // how often snapshots are listed to find unneeded finalizers; 0 never
+
+	// AwaitRenewal returns nil once the Lease was renewed after the call, and leader.ErrLost if it is lost; nil without a Lease.
+	AwaitRenewal func(context.Context) error
 
 	Self *v1.ObjectReference // the object of events about this process; nil for no events
 }

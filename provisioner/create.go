@@ -3,10 +3,12 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/grpc/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/internal/unused"
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/provisioner/deletion"
@@ -39,11 +41,16 @@ func stockWant(r *request.Request) stock.Want {
 	return stock.Want{Class: r.Class, Requisite: r.Requisite(), Bytes: r.Create.CapacityRange.GetRequiredBytes(), Claim: r.Claim.UID, Node: r.Node}
 }
 
-// deleteUnowned deletes a volume, unless a PersistentVolume stands for it.
+// deleteUnowned deletes a volume, unless a PersistentVolume stands for it or it may have been used, as far as the driver can tell.
 func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned, progressed func()) attempt.VolumeDeleted {
+	if a.Proven && !p.config.DriverKnowsUse {
+		return attempt.VolumeDeleted{ID: a.ID, Kept: fmt.Errorf("driver %s does not tell whether it was ever used", p.config.DriverName)}
+	}
 	err := p.deleter.DeleteUnowned(ctx, a.ID, a.Secrets, progressed)
 	var owned *deletion.OwnedError
 	switch {
+	case unused.IsRefused(err):
+		return attempt.VolumeDeleted{ID: a.ID, Kept: err}
 	case errors.As(err, &owned):
 		klog.InfoS("A volume is kept, because a PersistentVolume stands for it", "volume", a.ID, "persistentVolume", owned.PersistentVolume)
 		return attempt.VolumeDeleted{ID: a.ID, Owner: owned.PersistentVolume}

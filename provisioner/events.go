@@ -15,17 +15,19 @@ import (
 
 // Reasons of events, upstream csi-provisioner's where it has one.
 const (
-	reasonCleanupFailed = "ProvisioningCleanupFailed"
-	reasonFailed        = "ProvisioningFailed"
-	reasonSucceeded     = "ProvisioningSucceeded"
-	reasonTopology      = "ProvisioningTopology"
-	reasonPopulator     = "ExternalPopulator"
-	reasonRefused       = "ProvisioningRefused"
-	reasonTied          = "ProvisioningTied"
-	reasonTwice         = "ProvisionedTwice"
-	reasonRecordEnded   = "ProvisioningEnded"
-	reasonRecordKept    = "ProvisioningNotEnded"
-	reasonRecovery      = "RecoveryFailed"
+	reasonCleanupFailed  = "ProvisioningCleanupFailed"
+	reasonFailed         = "ProvisioningFailed"
+	reasonSucceeded      = "ProvisioningSucceeded"
+	reasonTopology       = "ProvisioningTopology"
+	reasonPopulator      = "ExternalPopulator"
+	reasonRefused        = "ProvisioningRefused"
+	reasonTied           = "ProvisioningTied"
+	reasonTwice          = "ProvisionedTwice"
+	reasonRecordEnded    = "ProvisioningEnded"
+	reasonRecordKept     = "ProvisioningNotEnded"
+	reasonJournalChanged = "JournalChanged"
+	reasonVolumeKept     = "VolumeKept"
+	reasonRecovery       = "RecoveryFailed"
 )
 
 const (

@@ -220,6 +220,8 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 		} else {
 			p.refusals.Refused(stockWant(a.Request), a.Sent)
 		}
+	case attempt.ReportKept:
+		p.reportKept(a)
 	case attempt.ReportEnd:
 		e.reportEnd(claim, a)
 	case attempt.WakeSiblings:

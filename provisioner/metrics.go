@@ -116,7 +116,7 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 }
 
 // The results of leaks_prevented_total: the volume was saved although its claim is gone
-// or an earlier process has made it, or it was deleted because it can't be saved.
+// or an earlier process has made it, or it was deleted because it can't be saved or nothing needs it.
 const (
 	resultSaved   = "saved"
 	resultDeleted = "deleted"

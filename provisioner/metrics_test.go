@@ -18,7 +18,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -69,12 +68,10 @@ func TestMetrics(t *testing.T) {
 		"a claim gets its volume": {[]answer{made("d-1", 0, "zone-a")},
 			func(b *bench) { _ = b.claims.Add(testClaim()); try(b, testClaim()) },
 			map[string]float64{"provision_duration_seconds{none}": 1}},
-		"a claim is gone by then": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) {
-			must(t, b.resolver.classes.Add(class))
-			b.attempts.Begin("0f1e", attempt.Recovered{Request: b.planned(t, testClaim(), class).Request})
-			b.attempts.Post("0f1e", attempt.ClaimGone{})
-			b.exec.work(t.Context(), "0f1e")
-		}, map[string]float64{"provision_duration_seconds{none}": 1, "leaks_prevented_total{saved}": 1}},
+		"an earlier process has asked": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) { b.recovered(t, testClaim()) },
+			map[string]float64{"provision_duration_seconds{none}": 1, "leaks_prevented_total{saved}": 1}},
+		"an earlier process has asked, and the claim is gone": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) { b.recovered(t, nil) },
+			map[string]float64{"leaks_prevented_total{deleted}": 1}},
 		"a claim is filled from a snapshot": {nil, func(b *bench) { b.metrics.saved(filled("VolumeSnapshot", ptr.To("snapshot.storage.k8s.io")), b.clock) },
 			map[string]float64{"provision_duration_seconds{VolumeSnapshot}": 1}},
 		"a claim is filled from another": {nil, func(b *bench) { b.metrics.saved(filled("PersistentVolumeClaim", nil), b.clock) },

@@ -2,10 +2,12 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -106,7 +108,37 @@ func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFun
 	if c.store == nil {
 		return func() {}
 	}
+	c.store.OnChange(c.alone, c.journalChanged)
 	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
 	c.store.OnEndRequest(c.exec.endRequested)
 	return inBackground(ctx, func(ctx context.Context) { c.store.Run(ctx, takenOver) })
+}
+
+// alone returns nil if no other process has led until the call.
+func (c *Controller) alone(ctx context.Context) error {
+	if c.p.config.AwaitRenewal == nil {
+		return nil
+	}
+	err := c.p.config.AwaitRenewal(ctx)
+	if errors.Is(err, leader.ErrLost) {
+		return fmt.Errorf("%w: %w", journal.ErrTakenOver, err)
+	}
+	return err
+}
+
+// journalChanged reports that somebody has changed the journal. A record that appeared is one of an earlier process.
+func (c *Controller) journalChanged(change journal.Change) {
+	if self := c.p.config.Self; self != nil {
+		c.p.events.Eventf(self, v1.EventTypeWarning, reasonJournalChanged,
+			"somebody has changed ConfigMap %s/%s, which only the leader may write: %d records were removed, %d altered and %d added; the first two are written again",
+			c.p.config.Namespace, change.ConfigMap, change.Removed, change.Altered, len(change.Appeared))
+	}
+	for claim, record := range change.Appeared {
+		r, err := request.Decode(record)
+		if err != nil {
+			c.store.Keep(claim, err)
+			continue
+		}
+		c.recover(r)
+	}
 }

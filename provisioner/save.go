@@ -33,9 +33,15 @@ func (p *Provisioner) saveVolume(ctx context.Context, a attempt.SaveVolume) atte
 		return attempt.VolumeSaved{Volume: pv}
 	}
 	p.metrics.saveFailures.Inc()
+	return attempt.VolumeSaved{Err: fmt.Errorf("volume %s is made, its PersistentVolume cannot be saved: %w", a.Volume.VolumeId, err), Refused: isRefused(err)}
+}
+
+// isRefused says whether the API server has answered that it doesn't save a PersistentVolume, for whatever reason: an admission webhook
+// chooses the code.
+func isRefused(err error) bool {
+	var answer apierrors.APIStatus
 	var taken *nameTakenError
-	never := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || errors.As(err, &taken)
-	return attempt.VolumeSaved{Err: fmt.Errorf("volume %s is made, its PersistentVolume cannot be saved: %w", a.Volume.VolumeId, err), Never: never}
+	return errors.As(err, &taken) || errors.As(err, &answer) && answer.Status().Code/100 == 4
 }
 
 // nameTakenError says that a PersistentVolume for another claim, or for none, has the name.

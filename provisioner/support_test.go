@@ -229,7 +229,7 @@ func testConfig() Config {
 		},
 		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2, SaveWorkers: 3,
 		SupportsTopology: true, NodeGrace: time.Minute,
-		AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1,
+		DriverKnowsUse: true, AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1,
 	}
 }
 

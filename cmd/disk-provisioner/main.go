@@ -69,6 +69,7 @@ func run(ctx context.Context, o *options) error {
 	lease, held := o.lease(), func() error { return nil }
 	if o.leaderElection {
 		held = lease.Held
+		o.config.AwaitRenewal = lease.AwaitRenewal
 	}
 	clients, err := newClients(o, held)
 	if err != nil {
@@ -97,6 +98,7 @@ func run(ctx context.Context, o *options) error {
 	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
 	o.config.SingleNodeMultiWriter = can.SingleNodeMultiWriter
 	o.config.DriverRestores, o.config.DriverClones, o.config.DriverModifies = can.Snapshots, can.Clone, can.Modify
+	o.config.DriverKnowsUse = can.DeleteOnlyUnused
 	lease.Name = request.ObjectName(driver.Name())
 	o.config.Self = lease.Reference()
 	if pod := os.Getenv("POD_NAME"); pod != "" {

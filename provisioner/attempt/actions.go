@@ -45,13 +45,14 @@ type (
 		Secrets map[string]string
 		First   bool
 	}
-	// DeleteUnowned deletes a volume that was made for the claim, unless a PersistentVolume stands for it: VolumeDeleted.
-	// Discards says that it is what was asked for.
+	// DeleteUnowned deletes a volume that was made for the claim, unless a PersistentVolume stands for it or it may have been used:
+	// VolumeDeleted. Discards says that it is what was asked for; Proven, that it is kept unless the driver proves that it was not used.
 	DeleteUnowned struct {
 		Request  *request.Request
 		Secrets  map[string]string
 		ID       string
 		Discards bool
+		Proven   bool
 	}
 	// CheckSiblings looks whether the other claims of the Pod have volumes: SiblingsChecked.
 	CheckSiblings struct{ Request *request.Request }
@@ -168,9 +169,16 @@ type (
 		Volume string
 		Took   time.Duration
 	}
+	// ReportKept reports that a volume without a PersistentVolume, which the claim does not need, is kept for good.
+	ReportKept struct {
+		Request *request.Request
+		ID      string
+		Why     error
+	}
 	// ReportEnd reports that a request was ended as an operator has asked, or why it is kept.
 	ReportEnd struct {
 		Request *request.Request
+		Volume  string // that was made for it; empty if none is known
 		Reason  string
 		Kept    string // why; empty if it was ended
 	}

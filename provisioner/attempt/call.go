@@ -121,7 +121,7 @@ func (r *Record) answered(e Answer) {
 	if err := r.request.Check(e.Response); err != nil {
 		r.cause = err
 		if id := e.Response.GetVolume().GetVolumeId(); id != "" {
-			r.act(CleaningUp, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: id})
+			r.act(CleaningUp, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: id, Proven: r.recovered})
 			return
 		}
 		r.do(CountAnswer{Request: r.request, Outcome: Background})
@@ -142,6 +142,8 @@ func (r *Record) cleanedUp(e VolumeDeleted) {
 		r.do(NotifyCleanup{Claim: r.attempted, Why: err, ID: e.ID, Err: e.Err})
 	case e.Owner != "":
 		r.do(NotifyCleanup{Claim: r.attempted, Why: err, ID: e.ID, Err: errOwned(e.Owner)})
+	case e.Kept != nil:
+		r.do(NotifyCleanup{Claim: r.attempted, Why: err, ID: e.ID, Err: e.Kept})
 	default:
 		outcome = Finished
 	}

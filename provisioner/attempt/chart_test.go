@@ -141,9 +141,9 @@ func (s step) cause() string {
 	case VolumeChecked:
 		says = either(e.Wanting, "wanting", either(e.Err != nil, "err", "not wanting"))
 	case VolumeSaved:
-		says = either(e.Never, "never", says)
+		says = either(e.Refused, "refused", says)
 	case VolumeDeleted:
-		says = either(e.Owner != "", "owned", says)
+		says = either(e.Owner != "", "owned", either(e.Kept != nil, "kept", says))
 	case Written:
 		says = either(e.Refusal != nil, "refused", says)
 	case Protected, SecretsRead, NodeRemoved:

@@ -62,18 +62,16 @@ func (r *Record) fail(f failure) {
 	}
 }
 
-// endAsRequested ends the open request if an operator has asked for that, and says whether it has. A request whose volume is
-// known stays, because the volume can still be saved; so does one whose claim needs a volume, because it would begin again.
+// endAsRequested ends the open request if an operator has asked for that, and says whether it has. A request whose
+// claim needs a volume stays, because it would begin again.
 func (r *Record) endAsRequested() bool {
 	if r.endReason == "" {
 		return false
 	}
-	report := ReportEnd{Request: r.request, Reason: r.endReason}
+	report := ReportEnd{Request: r.request, Volume: r.volume.GetVolumeId(), Reason: r.endReason}
 	switch {
 	case !r.open:
 		report.Kept = "nothing is under way for it"
-	case r.volume != nil:
-		report.Kept = fmt.Sprintf("volume %s was made and waits for its PersistentVolume", r.volume.GetVolumeId())
 	case r.isWanted():
 		report.Kept = "its claim still wants a volume; delete the claim first"
 	}
@@ -185,5 +183,5 @@ func (r *Record) close(lazily bool) {
 	}
 	r.dirty = r.dirty || r.claim.ResourceVersion != r.request.Claim.ResourceVersion
 	r.request, r.secrets, r.volume, r.saved = nil, nil, nil, nil
-	r.open, r.doubtful, r.recovered, r.prefetched, r.endReason = false, false, false, false, ""
+	r.open, r.doubtful, r.recovered, r.prefetched, r.mayHaveBeenUsed, r.endReason = false, false, false, false, false, ""
 }

@@ -154,8 +154,8 @@ type SiblingsChecked struct{ Siblings Siblings }
 type VolumeSaved struct {
 	Volume *v1.PersistentVolume
 	Err    error
-	// Never says that the API server refuses the PersistentVolume for good.
-	Never bool
+	// Refused says that the API server has refused the PersistentVolume.
+	Refused bool
 }
 
 // ClaimChecked is the result of CheckClaim.
@@ -167,6 +167,8 @@ type VolumeDeleted struct {
 	Err error
 	// Owner is a PersistentVolume that stands for the volume, which was therefore kept.
 	Owner string
+	// Kept is why the volume was kept for good although no PersistentVolume stands for it: it may have been used. Nil if it was not.
+	Kept error
 }
 
 // NodeRemoved is the result of RemoveSelectedNode.

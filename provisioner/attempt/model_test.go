@@ -442,20 +442,27 @@ func (w *world) doOne(action Action) {
 		w.journal = nil
 	case ReportEnd:
 		if a.Kept == "" { // nothing stands for it from now on: an operator has said so
-			clear(w.making)
-			for id := range w.disks {
-				if w.pvs[id] == nil {
-					w.kept = append(w.kept, w.disks[id])
-					delete(w.disks, id)
-				}
-			}
+			w.keepDisks()
 		}
+	case ReportKept:
+		w.keepDisks()
 	case RequeueAfter:
 		if a.Pause < 0 {
 			w.fail("a pause of %v", a.Pause)
 		}
 		if at := w.now.Add(a.Pause); w.wakeAt.IsZero() || at.Before(w.wakeAt) { // as a delaying queue does
 			w.wakeAt = at
+		}
+	}
+}
+
+// keepDisks leaves the disks without a PersistentVolume to operators.
+func (w *world) keepDisks() {
+	clear(w.making)
+	for id := range w.disks {
+		if w.pvs[id] == nil {
+			w.kept = append(w.kept, w.disks[id])
+			delete(w.disks, id)
 		}
 	}
 }
@@ -505,6 +512,9 @@ var (
 
 func (w *world) requestOf(claim *v1.PersistentVolumeClaim) *request.Request {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "essd"}}
+	if w.random.IntN(4) == 0 {
+		class.ReclaimPolicy = ptr.To(v1.PersistentVolumeReclaimRetain)
+	}
 	node := selectedNode(claim)
 	create := &csi.CreateVolumeRequest{Name: "disk-0f1e", CapacityRange: &csi.CapacityRange{RequiredBytes: 20}}
 	if node != "" {
@@ -695,7 +705,7 @@ func (w *world) save(a SaveVolume) Event {
 		return VolumeSaved{Volume: pv}
 	}
 	if w.chance(.1) {
-		return VolumeSaved{Err: errChance, Never: w.random.IntN(2) == 0}
+		return VolumeSaved{Err: errChance, Refused: w.random.IntN(2) == 0}
 	}
 	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: id, Annotations: map[string]string{request.AnnVolumeName: a.Request.Create.Name}}}
 	w.pvs[id] = pv
@@ -719,6 +729,9 @@ func (w *world) delete(a DeleteUnowned) Event {
 			delete(w.disks, a.ID)
 		}
 		return VolumeDeleted{ID: a.ID, Err: errChance}
+	}
+	if w.chance(.1) {
+		return VolumeDeleted{ID: a.ID, Kept: errChance}
 	}
 	w.note("disk %s is deleted", a.ID)
 	delete(w.disks, a.ID)

@@ -103,11 +103,12 @@ type Record struct {
 	saved     *v1.PersistentVolume // seen to stand for the volume while an action was under way
 	gonePV    string               // deleted while an action was under way
 
-	prefetched bool // the journal may have a request from before the claim's first attempt
-	recovered  bool // the request is from the journal of an earlier process
-	doubtful   bool // an earlier call of the open request may have made the volume; close resets it
-	mayExist   bool // the same of all calls for the claim, or it has had a volume; a final answer or the volume's deletion resets it
-	sole       bool // as the last call that returned a volume left it: no other volume of the name can exist
+	prefetched      bool // the journal may have a request from before the claim's first attempt
+	recovered       bool // the request is from the journal of an earlier process
+	doubtful        bool // an earlier call of the open request may have made the volume; close resets it
+	mayExist        bool // the same of all calls for the claim, or it has had a volume; a final answer or the volume's deletion resets it
+	mayHaveBeenUsed bool // the driver does not delete the volume of the open request, for it may have been used
+	sole            bool // as the last call that returned a volume left it: no other volume of the name can exist
 
 	siblingChanged bool      // another claim of the Pod has got further while an action was under way
 	keepsNode      bool      // the last attempt failed at the selected node, which could not be removed
@@ -216,7 +217,7 @@ func (r *Record) isWanted() bool {
 // changed decides what a change of the claim means.
 func (r *Record) changed() {
 	switch {
-	case r.phase == Held:
+	case r.phase == Held, r.phase == Unsaved && !r.isWanted():
 		r.retry() // it may not be wanted any more
 	case r.open, r.phase == Ended:
 		// the request stays what it is

@@ -10,16 +10,34 @@ import (
 
 // From a volume to its PersistentVolume.
 
+// save saves the volume, unless it is a leftover.
 func (r *Record) save() {
+	if r.isLeftover() {
+		leftover := r.deleteUnowned()
+		leftover.Proven, r.cause = true, nil
+		r.act(Deleting, leftover)
+		return
+	}
 	r.gonePV = ""
 	r.act(Saving, SaveVolume{Request: r.request, Volume: r.volume})
+}
+
+// isLeftover says whether the claim does not need the volume, and its PersistentVolume would do harm or remain: a request of an earlier
+// process may be an old one, whose volume was used and kept since, and policy Retain keeps a volume that nobody has used.
+func (r *Record) isLeftover() bool {
+	return r.saved == nil && (!r.isWanted() || r.pv != "") && (r.recovered || r.request.IsRetained() && !r.mayHaveBeenUsed)
+}
+
+// deleteUnowned deletes the volume. One that only the journal of an earlier process says was made for the claim needs the driver's proof.
+func (r *Record) deleteUnowned() DeleteUnowned {
+	return DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: r.volume.GetVolumeId(), Proven: r.recovered}
 }
 
 func (e VolumeSaved) apply(r *Record) {
 	switch {
 	case e.Err == nil:
 		r.finish(e.Volume)
-	case e.Never:
+	case e.Refused:
 		r.cause = e.Err
 		r.act(CheckingClaim, CheckClaim{Claim: r.request.Claim})
 	default:
@@ -34,25 +52,43 @@ func (e ClaimChecked) apply(r *Record) {
 		r.fail(failure{err: r.cause})
 		return
 	}
-	r.act(Deleting, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: r.volume.GetVolumeId()})
+	r.act(Deleting, r.deleteUnowned())
 }
 
 func (e VolumeDeleted) apply(r *Record) {
 	switch r.phase {
 	case CleaningUp:
 		r.cleanedUp(e)
-		return
 	case Discarding:
 		r.discarded(e)
+	default:
+		r.deleted(e)
+	}
+}
+
+// deleted ends an attempt whose volume the claim does not need, or can't have.
+func (r *Record) deleted(e VolumeDeleted) {
+	switch {
+	case e.Err != nil && r.cause == nil:
+		r.fail(failure{err: fmt.Errorf("volume %s is not needed, and can't be deleted yet: %w", e.ID, e.Err)})
 		return
+	case e.Err != nil:
+		r.fail(failure{err: fmt.Errorf("%w; its claim is gone, and it can't be deleted yet: %w", r.cause, e.Err)})
+		return
+	case e.Kept != nil && !r.recovered && r.cause == nil: // its PersistentVolume shows it
+		r.mayHaveBeenUsed = true
+		r.save()
+		return
+	case e.Kept != nil:
+		r.do(ReportKept{Request: r.request, ID: e.ID, Why: e.Kept})
 	}
 	err := r.cause
-	if e.Err != nil {
-		r.fail(failure{err: err})
+	r.gone = r.gone || err != nil // or about to be
+	r.close(false)
+	if err == nil {
+		r.endIfUnneeded()
 		return
 	}
-	r.gone = true // or about to be
-	r.close(false)
 	r.fail(failure{err: err})
 }
 

@@ -135,13 +135,15 @@ func (e SiblingsChecked) apply(r *Record) { r.hold(e.Siblings) }
 // discard deletes the volume, because a sibling can't have one in its zone.
 func (r *Record) discard(cause error) {
 	r.cause = fmt.Errorf("volume %s was made for node %s and is deleted: %w", r.volume.GetVolumeId(), r.request.Node, cause)
-	r.act(Discarding, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: r.volume.GetVolumeId(), Discards: true})
+	discard := r.deleteUnowned()
+	discard.Discards = true
+	r.act(Discarding, discard)
 }
 
 // discarded returns the claim to the scheduler once its volume is deleted.
 func (r *Record) discarded(e VolumeDeleted) {
 	switch {
-	case e.Owner != "":
+	case e.Owner != "", e.Kept != nil:
 		r.save()
 	case e.Err != nil: // the same request finds out whether it is gone
 		r.volume = nil

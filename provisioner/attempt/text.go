@@ -84,11 +84,11 @@ func (e VolumeSaved) String() string {
 	if e.Err == nil {
 		return words("VolumeSaved", e.Volume.Name)
 	}
-	return words("VolumeSaved", quoted(e.Err), when("never", e.Never))
+	return words("VolumeSaved", quoted(e.Err), when("refused", e.Refused))
 }
 func (e ClaimChecked) String() string { return words("ClaimChecked", when("gone", e.Gone)) }
 func (e VolumeDeleted) String() string {
-	return words("VolumeDeleted", when("owner="+e.Owner, e.Owner != ""), quoted(e.Err))
+	return words("VolumeDeleted", when("owner="+e.Owner, e.Owner != ""), quotedAs("kept", e.Kept), quoted(e.Err))
 }
 func (e NodeRemoved) String() string { return words("NodeRemoved", quoted(e.Err)) }
 
@@ -101,10 +101,12 @@ func (ReadSecrets) String() string    { return "ReadSecrets" }
 func (a CallDriver) String() string {
 	return words("CallDriver", named(a.Request), when("first", a.First), when("with-secrets", len(a.Secrets) > 0))
 }
-func (a DeleteUnowned) String() string { return words("DeleteUnowned", a.ID) }
-func (CheckSiblings) String() string   { return "CheckSiblings" }
-func (a SaveVolume) String() string    { return words("SaveVolume", a.Volume.GetVolumeId()) }
-func (CheckClaim) String() string      { return "CheckClaim" }
+func (a DeleteUnowned) String() string {
+	return words("DeleteUnowned", a.ID, when("proven", a.Proven))
+}
+func (CheckSiblings) String() string { return "CheckSiblings" }
+func (a SaveVolume) String() string  { return words("SaveVolume", a.Volume.GetVolumeId()) }
+func (CheckClaim) String() string    { return "CheckClaim" }
 func (a RemoveSelectedNode) String() string {
 	return words("RemoveSelectedNode", a.Node)
 }
@@ -133,6 +135,7 @@ func (a Report) String() string           { return words("Report", a.Volume) }
 func (a ReportEnd) String() string {
 	return words("ReportEnd", when(fmt.Sprintf("kept=%q", a.Kept), a.Kept != ""))
 }
+func (a ReportKept) String() string { return words("ReportKept", a.ID, quotedAs("why", a.Why)) }
 func (WakeSiblings) String() string { return "WakeSiblings" }
 
 // Name returns the first word of an event or action: its kind.

@@ -31,11 +31,11 @@ import (
 // step; the lines below it are what it leads to: the phase, with the node whose change
 // may help (* for any), then the actions. -update writes those lines anew.
 //
-//	claim [old] [not-leading] [secrets] [anywhere] [source=NAME] [node=NAME] [codes=CODE,...] ...
+//	claim [old] [not-leading] [secrets] [anywhere] [retain] [source=NAME] [node=NAME] [codes=CODE,...] ...
 //
 // begins a scenario: a new Record, and the claim that its events show. The claim is
 // younger than the process's leadership unless it is old, or the process does not
-// lead; its class names a Secret; any topology will do; it is filled from a source;
+// lead; its class names a Secret; any topology will do; its class retains volumes; it is filled from a source;
 // a node is selected, node-1 unless another is named, and none with node=; these codes
 // reschedule, too. The words of ClaimChanged may follow.
 //
@@ -53,8 +53,8 @@ import (
 //	Answer ID [size=BYTES] [sibling=STATE]                         20 are asked for; awaited or refused
 //	SiblingsChecked [sibling=STATE]
 //	Answer [code=CODE [out-of-stock]] [err="..."] [not-asked]      neither: a volume without an ID
-//	VolumeSaved PV [deleting] [finalizer], VolumeSaved err="..." [never]
-//	VolumeDeleted ID [err="..."] [owner=PV]
+//	VolumeSaved PV [deleting] [finalizer], VolumeSaved err="..." [refused]
+//	VolumeDeleted ID [err="..."] [owner=PV] [kept="..."]
 //
 // +DURATION before an event lets time pass first; alone it is the end of a pause. As
 // in a Table, each event of a watch is followed by a Tick.
@@ -184,11 +184,12 @@ type scenario struct {
 	before   *v1.PersistentVolumeClaim // the last change
 	secrets  bool
 	anywhere bool
+	retain   bool
 }
 
 func newScenario(a *arguments) (*scenario, error) {
 	a.word()
-	s := &scenario{now: time.Unix(1_700_000_000, 0), secrets: a.has("secrets"), anywhere: a.has("anywhere")}
+	s := &scenario{now: time.Unix(1_700_000_000, 0), secrets: a.has("secrets"), anywhere: a.has("anywhere"), retain: a.has("retain")}
 	created, leading := s.now, s.now.Add(-time.Minute)
 	if a.has("old") {
 		created = created.Add(-time.Hour)
@@ -381,7 +382,12 @@ func (s *scenario) event(name string, a *arguments) (Event, error) {
 	case "ClaimChecked":
 		return ClaimChecked{Gone: a.has("gone")}, nil
 	case "VolumeDeleted":
-		return VolumeDeleted{Err: a.err(), Owner: a.value("owner"), ID: a.word()}, nil
+		e := VolumeDeleted{Err: a.err(), Owner: a.value("owner")}
+		if why := a.value("kept"); why != "" {
+			e.Kept = errors.New(why)
+		}
+		e.ID = a.word()
+		return e, nil
 	case "NodeRemoved":
 		return NodeRemoved{Err: a.err()}, nil
 	}
@@ -432,7 +438,7 @@ func (s *scenario) answer(a *arguments) (Event, error) {
 
 func (s *scenario) saved(a *arguments) Event {
 	if err := a.err(); err != nil {
-		return VolumeSaved{Err: err, Never: a.has("never")}
+		return VolumeSaved{Err: err, Refused: a.has("refused")}
 	}
 	return VolumeSaved{Volume: s.volume(a)}
 }
@@ -442,6 +448,9 @@ func (s *scenario) request() *request.Request {
 	r := &request.Request{
 		Claim: s.claim, Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "essd", UID: types.UID("c1")}}, Node: selectedNode(s.claim),
 		Create: &csi.CreateVolumeRequest{Name: "disk-0f1e", CapacityRange: &csi.CapacityRange{RequiredBytes: 20}},
+	}
+	if s.retain {
+		r.Class.ReclaimPolicy = ptr.To(v1.PersistentVolumeReclaimRetain)
 	}
 	if !s.anywhere {
 		r.Create.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"zone": "a"}}}}

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 // probeTimeout is how long a driver may answer Probe with not ready before claims are
@@ -55,6 +57,7 @@ type Abilities struct {
 	Snapshots             bool // CREATE_DELETE_SNAPSHOT
 	Clone                 bool // CLONE_VOLUME
 	Modify                bool // MODIFY_VOLUME
+	DeleteOnlyUnused      bool // see package unused
 }
 
 // NotAsked is the error of a call that was not sent.
@@ -235,6 +238,7 @@ func (c *Connection) askIdentity(ctx context.Context, from *peer.Peer) error {
 		Snapshots:             controller[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
 		Clone:                 controller[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
 		Modify:                controller[csi.ControllerServiceCapability_RPC_MODIFY_VOLUME],
+		DeleteOnlyUnused:      info.GetManifest()[unused.ManifestKey] == "true",
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 // Driver is what deletion asks of the CSI driver.
@@ -50,8 +52,8 @@ func (e *OwnedError) Error() string {
 // pageTimeout bounds the read of a page of PersistentVolumes, its wait for the client's rate limit included.
 const pageTimeout = time.Minute
 
-// DeleteUnowned deletes a volume for which no PersistentVolume was made. It returns an
-// OwnedError if there is one all the same, of whatever driver: a disk's ID is unique.
+// DeleteUnowned deletes a volume for which no PersistentVolume was made, and which was never used if the driver can tell: see package
+// unused. It returns an OwnedError if there is one all the same, of whatever driver: a disk's ID is unique.
 // The API server is asked, page by page, because a cache may lack one that was made by
 // hand a moment ago, and its data would be lost. progressed is called for every page.
 func (d *Deleter) DeleteUnowned(ctx context.Context, id string, secrets map[string]string, progressed func()) error {
@@ -71,5 +73,5 @@ func (d *Deleter) DeleteUnowned(ctx context.Context, id string, secrets map[stri
 	if err != nil {
 		return err
 	}
-	return d.delete(ctx, id, secrets)
+	return d.delete(unused.Only(ctx), id, secrets)
 }

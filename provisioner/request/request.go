@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -139,6 +140,11 @@ func (r *Request) Check(response *csi.CreateVolumeResponse) error {
 		return fmt.Errorf("CreateVolume %s: volume %s is empty, it was to be filled from %v", r.Create.Name, volume.VolumeId, r.Create.VolumeContentSource)
 	}
 	return nil
+}
+
+// IsRetained says whether the volume stays when its claim is gone.
+func (r *Request) IsRetained() bool {
+	return ptr.Deref(r.Class.ReclaimPolicy, v1.PersistentVolumeReclaimDelete) == v1.PersistentVolumeReclaimRetain
 }
 
 // IsSavedAs says whether the PersistentVolume is that of the request's volume.
