@@ -43,5 +43,5 @@ func checkVolume(ctx context.Context, client kubernetes.Interface, a attempt.Che
 	case err != nil:
 		return attempt.VolumeChecked{Err: fmt.Errorf("claim %s/%s: %w", a.Claim.Namespace, a.Claim.Name, err)}
 	}
-	return attempt.VolumeChecked{Wanting: live.UID == a.Claim.UID && live.Spec.VolumeName == ""}
+	return attempt.VolumeChecked{Wanting: live.UID == a.Claim.UID && request.NeedsVolume(live)}
 }

@@ -48,7 +48,7 @@ func (h *handlers) claimChanged(claim *v1.PersistentVolumeClaim) {
 	h.p.protection.ClaimChanged(claim)
 	h.p.notifyMigration(claim)
 	h.postClaim(claim)
-	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+	if !request.NeedsVolume(claim) {
 		h.p.siblings.wake(claim)
 	}
 }

@@ -235,7 +235,7 @@ func (j *Journal) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim)
 	case now.Spec.VolumeName != "":
 		return fmt.Sprintf("%s, its volumeName is %s", now.Status.Phase, now.Spec.VolumeName), false, nil
 	}
-	return string(now.Status.Phase), true, nil
+	return string(now.Status.Phase), request.NeedsVolume(now), nil
 }
 
 // volumeOf returns the PersistentVolume of a record's volume, else one that was made by hand for its claim, or nil.

@@ -206,7 +206,7 @@ func (r *resolver) prefetchClass(claim *v1.PersistentVolumeClaim) *storagev1.Sto
 	if by := request.ProvisionerOf(claim); by != "" && by != r.config.DriverName {
 		return nil
 	}
-	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {
+	if !request.NeedsVolume(claim) || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {
 		return nil
 	}
 	class, err := r.class(claim)

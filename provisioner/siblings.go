@@ -239,7 +239,7 @@ func (r *resolver) want(claim *v1.PersistentVolumeClaim, node string) (stock.Wan
 
 // waitsForNode says whether this driver is to make the claim's volume for a node that the scheduler selects.
 func (r *resolver) waitsForNode(claim *v1.PersistentVolumeClaim) bool {
-	if by := request.ProvisionerOf(claim); by != "" && by != r.config.DriverName || claim.Spec.VolumeName != "" || !request.ShouldProvision(claim) {
+	if by := request.ProvisionerOf(claim); by != "" && by != r.config.DriverName || !request.ShouldProvision(claim) {
 		return false
 	}
 	class, err := r.class(claim)

@@ -211,7 +211,7 @@ func (r *Record) act(phase Phase, a ResultAction) {
 
 // isWanted says whether the claim, as last seen, needs a volume.
 func (r *Record) isWanted() bool {
-	return !r.gone && r.claim != nil && r.claim.DeletionTimestamp == nil && r.claim.Spec.VolumeName == ""
+	return !r.gone && r.claim != nil && request.NeedsVolume(r.claim)
 }
 
 // changed decides what a change of the claim means.

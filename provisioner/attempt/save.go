@@ -23,9 +23,11 @@ func (r *Record) save() {
 }
 
 // isLeftover says whether the claim does not need the volume, and its PersistentVolume would do harm or remain: a request of an earlier
-// process may be an old one, whose volume was used and kept since, and policy Retain keeps a volume that nobody has used.
+// process may be an old one, whose volume was used and kept since; policy Retain keeps a volume that nobody has used, and so does a claim
+// that has lost another volume.
 func (r *Record) isLeftover() bool {
-	return r.saved == nil && (!r.isWanted() || r.pv != "") && (r.recovered || r.request.IsRetained() && !r.mayHaveBeenUsed)
+	harms := r.recovered || !r.mayHaveBeenUsed && (r.request.IsRetained() || request.HasLostVolume(r.claim))
+	return r.saved == nil && (!r.isWanted() || r.pv != "") && harms
 }
 
 // deleteUnowned deletes the volume. One that only the journal of an earlier process says was made for the claim needs the driver's proof.

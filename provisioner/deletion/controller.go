@@ -31,6 +31,7 @@ import (
 const (
 	reasonDeleteFailed = "VolumeFailedDelete" // upstream csi-provisioner's
 	reasonKept         = "VolumeKept"
+	reasonAttached     = "VolumeStillAttached"
 )
 
 // Options are what an operator may choose of deletions.
@@ -256,9 +257,14 @@ func (c *Controller) settle(ctx context.Context, pv *v1.PersistentVolume) error 
 // report reports a failure in an event, and counts it or the deletion.
 func (c *Controller) report(pv *v1.PersistentVolume, start time.Time, deleted bool, err error) {
 	var shared *sharedError
+	var claimed *claimedError
+	var attached *attachedError
 	switch {
-	case errors.As(err, &shared):
+	case errors.As(err, &shared), errors.As(err, &claimed):
 		c.Events.Event(pv, v1.EventTypeWarning, reasonKept, err.Error())
+		return
+	case errors.As(err, &attached): // a Pod that has ended takes a moment to be detached
+		c.Events.Event(pv, v1.EventTypeNormal, reasonAttached, err.Error())
 		return
 	case errors.Is(err, ErrUnderWay) && c.queue.NumRequeues(pv.Name) < quietRetries:
 		return

@@ -268,14 +268,14 @@ func TestTheDiskIsDeletedBeforeItsVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"get persistentvolumes", "get secrets", "delete persistentvolumes",
+		"get persistentvolumes", "get persistentvolumeclaims", "get secrets", "delete persistentvolumes",
 		`patch d-bp1 {"metadata":{"uid":"uid-d-bp1","$deleteFromPrimitiveList/finalizers":["external-provisioner.volume.kubernetes.io/finalizer"]}}`,
 	}
 	if diff := cmp.Diff(want, b.steps()); diff != "" {
 		t.Error(diff)
 	}
-	if before != 2 {
-		t.Errorf("DeleteVolume came after %d API calls, want 2", before)
+	if before != 3 {
+		t.Errorf("DeleteVolume came after %d API calls, want 3", before)
 	}
 	if got := b.driver.Deleted[0]; got.VolumeId != "d-bp1" || got.Secrets["k"] != "v" {
 		t.Errorf("got %v", got)
@@ -328,12 +328,17 @@ func TestAnAttachedDiskIsNotDeleted(t *testing.T) {
 		},
 	}
 	b := newBench(t, provisionertest.Volume("d-bp1"), []*storagev1.VolumeAttachment{attachment}, provisionertest.Volume("d-bp1"))
+	failures := 0
+	b.Observe = func(string, time.Time, error) { failures++ }
 	err := b.sync(t.Context(), "d-bp1")
 	if err == nil || !strings.Contains(err.Error(), "node-1") {
 		t.Errorf("got %v", err)
 	}
 	if deletes := b.driver.Deletes(); deletes != 0 {
 		t.Error("the disk was deleted")
+	}
+	if events := provisionertest.Events(b.events); len(events) != 1 || !strings.HasPrefix(events[0], "Normal "+reasonAttached) || failures > 0 {
+		t.Errorf("events %q, and %d failures are counted", events, failures)
 	}
 	b.AttachmentDeleted(attachment)
 	if b.queue.Len() != 1 {
@@ -347,7 +352,7 @@ func TestAFailedDeletionLeavesThePersistentVolume(t *testing.T) {
 	if err := b.sync(t.Context(), "d-bp1"); err == nil {
 		t.Fatal("no error")
 	}
-	if diff := cmp.Diff([]string{"get persistentvolumes"}, b.steps()); diff != "" {
+	if diff := cmp.Diff([]string{"get persistentvolumes", "get persistentvolumeclaims"}, b.steps()); diff != "" {
 		t.Error(diff)
 	}
 	if events := provisionertest.Events(b.events); len(events) != 1 || !strings.Contains(events[0], "VolumeFailedDelete") || !strings.Contains(events[0], "in use") {
@@ -405,7 +410,7 @@ func TestRunEndsWhenItsCallsAreAnswered(t *testing.T) {
 	}
 	close(release)
 	<-done
-	if got := b.steps(); len(got) != 3 {
+	if got := b.steps(); len(got) != 4 {
 		t.Errorf("the volume under way was not brought to its end: %q", got)
 	}
 }
@@ -546,6 +551,73 @@ func TestAVolumeDeletedBeforeBinding(t *testing.T) {
 			}
 			if patched != test.released {
 				t.Errorf("it was let go: %v", patched)
+			}
+		})
+	}
+}
+
+// Whatever a PersistentVolume's status says, the disk of a claim that is bound to it is kept.
+func TestTheDiskOfABoundClaimIsKept(t *testing.T) {
+	claim := func(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
+		bound := func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" }
+		return provisionertest.Claim(append([]func(*v1.PersistentVolumeClaim){bound}, change...)...)
+	}
+	for name, test := range map[string]struct {
+		claim   *v1.PersistentVolumeClaim
+		noUID   bool // as a backup restores a PersistentVolume
+		deleted bool
+	}{
+		"it is bound":           {claim: claim()},
+		"it is bound by name":   {claim: claim(), noUID: true},
+		"it is gone":            {deleted: true},
+		"another has its name":  {claim: claim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" }), deleted: true},
+		"it has another volume": {claim: claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp2" }), deleted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1")
+			if test.noUID {
+				pv.Spec.ClaimRef.UID = ""
+			}
+			live := []runtime.Object{pv.DeepCopy()}
+			if test.claim != nil {
+				live = append(live, test.claim)
+			}
+			b := newBench(t, pv, nil, live...)
+			b.VolumeChanged(pv)
+			b.next(t.Context())
+			if got := b.driver.Deletes() == 1; got != test.deleted {
+				t.Errorf("its disk was deleted: %v", got)
+			}
+			events := strings.Join(provisionertest.Events(b.events), "\n")
+			if told := strings.Contains(events, "Warning "+reasonKept) && strings.Contains(events, "claim shop/data is bound to it"); told == test.deleted {
+				t.Errorf("events %q", events)
+			}
+			if again := b.queue.NumRequeues("d-bp1") == 1; again == test.deleted {
+				t.Error("it is looked at again only if it was kept")
+			}
+		})
+	}
+}
+
+// A PersistentVolume that was made by hand names a class that need not exist.
+func TestTheSecretOfAStaticVolume(t *testing.T) {
+	static := func(pv *v1.PersistentVolume) { pv.Annotations, pv.Spec.StorageClassName = nil, "by-hand" }
+	keys := func(pv *v1.PersistentVolume) {
+		static(pv)
+		pv.Spec.CSI.ControllerPublishSecretRef = &v1.SecretReference{Namespace: "vault", Name: "x"}
+	}
+	for name, test := range map[string]struct {
+		change  func(*v1.PersistentVolume)
+		deleted bool
+	}{
+		"without keys of its own": {static, true},
+		"with keys of its own":    {keys, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1", test.change)
+			b := newBench(t, pv, nil, pv.DeepCopy())
+			if err := b.sync(t.Context(), "d-bp1"); (err == nil) != test.deleted || (b.driver.Deletes() == 1) != test.deleted {
+				t.Errorf("%v, after %d calls of DeleteVolume", err, b.driver.Deletes())
 			}
 		})
 	}

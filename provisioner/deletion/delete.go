@@ -40,7 +40,14 @@ func (c *Controller) deleteVolume(ctx context.Context, cached *v1.PersistentVolu
 	return true, c.release(ctx, pv)
 }
 
-// checkDetached returns an error naming a node that the volume is attached to.
+// attachedError says that a volume is deleted once it is detached.
+type attachedError struct{ pv, node string }
+
+func (e *attachedError) Error() string {
+	return fmt.Sprintf("PersistentVolume %s is still attached to node %s; its disk is deleted once it is detached", e.pv, e.node)
+}
+
+// checkDetached returns an attachedError that names a node that the volume is attached to.
 func (c *Controller) checkDetached(pv *v1.PersistentVolume) error {
 	attachments, err := watch.AttachmentsOfVolume(c.Attachments, pv.Name)
 	if err != nil {
@@ -48,7 +55,7 @@ func (c *Controller) checkDetached(pv *v1.PersistentVolume) error {
 	}
 	for _, attachment := range attachments {
 		if attachment.Spec.Attacher == c.options.Request.DriverName {
-			return fmt.Errorf("persistentvolume %s is still attached to node %s", pv.Name, attachment.Spec.NodeName)
+			return &attachedError{pv.Name, attachment.Spec.NodeName}
 		}
 	}
 	return nil
@@ -67,11 +74,39 @@ func (c *Controller) reread(ctx context.Context, cached *v1.PersistentVolume) (*
 	case pv.UID != cached.UID:
 		return nil, nil
 	case isReleased(pv, driver):
-		return pv, nil
+		return pv, c.checkUnclaimed(ctx, pv)
 	case mayBeUnused(pv, driver):
 		return c.checkUnused(ctx, pv)
 	}
 	return nil, nil
+}
+
+// claimedError says that a volume is kept because a claim is bound to its PersistentVolume, whatever that one's status says.
+type claimedError struct{ pv *v1.PersistentVolume }
+
+func (e *claimedError) Error() string {
+	ref := e.pv.Spec.ClaimRef
+	return fmt.Sprintf("disk %s is kept: PersistentVolume %s is %s, but claim %s/%s is bound to it",
+		e.pv.Spec.CSI.VolumeHandle, e.pv.Name, e.pv.Status.Phase, ref.Namespace, ref.Name)
+}
+
+// checkUnclaimed returns a claimedError if a claim is bound to the PersistentVolume. The API server is asked: nothing else is as sure
+// that no Pod needs the volume any more.
+func (c *Controller) checkUnclaimed(ctx context.Context, pv *v1.PersistentVolume) error {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case (claim.UID == ref.UID || ref.UID == "") && claim.Spec.VolumeName == pv.Name:
+		return &claimedError{pv}
+	}
+	return nil
 }
 
 // checkUnused returns the PersistentVolume if its claim is without it, and nil if
@@ -129,6 +164,9 @@ func (c *Controller) secretOfClass(ctx context.Context, pv *v1.PersistentVolume)
 		return nil, nil
 	}
 	class, err := c.Client.StorageV1().StorageClasses().Get(ctx, pv.Spec.StorageClassName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !request.IsMadeBy(pv, c.options.Request.DriverName) && pv.Spec.CSI.ControllerPublishSecretRef == nil {
+		return nil, nil //nolint:nilnil // one that was made by hand names a class that need not exist
+	}
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("class %s is gone, and PersistentVolume %s does not say with which Secret its disk is deleted; "+
 			"annotate it with %s and %s, empty for none",

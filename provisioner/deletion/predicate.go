@@ -16,11 +16,11 @@ func mayDelete(pv *v1.PersistentVolume, driver string) bool {
 	return isReleased(pv, driver) || mayBeUnused(pv, driver)
 }
 
-// isReleased says whether the PersistentVolume's volume is to be deleted after its use: it was
-// provisioned for the driver, its claim has released it, and its policy is Delete.
+// isReleased says whether the PersistentVolume's volume is to be deleted after its use: it is
+// the driver's, its claim has released it, and its policy is Delete.
 // One that is being deleted is still ours as long as it has our finalizer.
 func isReleased(pv *v1.PersistentVolume, driver string) bool {
-	return request.IsMadeBy(pv, driver) &&
+	return request.IsOfDriver(pv, driver) &&
 		pv.Status.Phase == v1.VolumeReleased &&
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete &&
 		(pv.DeletionTimestamp == nil || request.HasFinalizer(pv))
@@ -30,7 +30,7 @@ func isReleased(pv *v1.PersistentVolume, driver string) bool {
 // finalizer although its volume is to be kept: its policy says so, or it is available
 // to any claim, and its data may be anyone's.
 func mayRelease(pv *v1.PersistentVolume, driver string) bool {
-	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) &&
+	return request.IsOfDriver(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) &&
 		(pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete || wasNeverBound(pv) && request.ClaimUID(pv) == "")
 }
 
@@ -38,7 +38,7 @@ func mayRelease(pv *v1.PersistentVolume, driver string) bool {
 // the claim that it was made for: no Pod has ever had its volume. Kubernetes binds no
 // claim to it any more, and does not release it either.
 func mayBeUnused(pv *v1.PersistentVolume, driver string) bool {
-	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) &&
+	return request.IsOfDriver(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) &&
 		wasNeverBound(pv) && request.ClaimUID(pv) != "" &&
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 }
@@ -47,7 +47,7 @@ func mayBeUnused(pv *v1.PersistentVolume, driver string) bool {
 // when provisioners set none, or its policy became Delete since it was made. It must
 // not go before its volume does.
 func needsFinalizer(pv *v1.PersistentVolume, driver string) bool {
-	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp == nil && !request.HasFinalizer(pv) &&
+	return request.IsOfDriver(pv, driver) && pv.DeletionTimestamp == nil && !request.HasFinalizer(pv) &&
 		pv.Status.Phase == v1.VolumeBound && pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 }
 

@@ -33,7 +33,13 @@ func TestPredicates(t *testing.T) {
 		}},
 		"bound, static, without finalizer": {change: func(pv *v1.PersistentVolume) {
 			pv.Status.Phase, pv.Finalizers, pv.Annotations = v1.VolumeBound, nil, nil
-		}},
+		}, guard: true},
+		"static, retained and being deleted": {change: func(pv *v1.PersistentVolume) {
+			pv.Annotations, pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = nil, v1.PersistentVolumeReclaimRetain, now
+		}, released: true},
+		"static, for any claim, and being deleted": {change: func(pv *v1.PersistentVolume) {
+			pv.Annotations, pv.Spec.ClaimRef, pv.Status.Phase, pv.DeletionTimestamp = nil, nil, v1.VolumeAvailable, now
+		}, released: true},
 		"available": {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable }},
 		"failed":    {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeFailed }},
 		"retained": {change: func(pv *v1.PersistentVolume) {
@@ -45,7 +51,7 @@ func TestPredicates(t *testing.T) {
 		"recycled": {change: func(pv *v1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRecycle
 		}},
-		"static":            {change: func(pv *v1.PersistentVolume) { pv.Annotations = nil }},
+		"static":            {change: func(pv *v1.PersistentVolume) { pv.Annotations = nil }, delete: true},
 		"made by another":   {change: func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnProvisionedBy] = "other" }},
 		"of another driver": {change: func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }},
 		"no CSI volume":     {change: func(pv *v1.PersistentVolume) { pv.Spec.CSI = nil }},

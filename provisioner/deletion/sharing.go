@@ -2,6 +2,7 @@ package deletion
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -93,7 +94,14 @@ func (c *Controller) checkShared(ctx context.Context, pv *v1.PersistentVolume) e
 // is to be deleted as far as that one is concerned.
 func (c *Controller) permitsDeletion(ctx context.Context, pv *v1.PersistentVolume) (bool, error) {
 	if driver := c.options.Request.DriverName; !mayBeUnused(pv, driver) {
-		return isReleased(pv, driver), nil
+		if !isReleased(pv, driver) {
+			return false, nil
+		}
+		err := c.checkUnclaimed(ctx, pv)
+		if _, claimed := errors.AsType[*claimedError](err); claimed {
+			return false, nil
+		}
+		return err == nil, err
 	}
 	unused, err := c.isUnused(ctx, pv)
 	return unused && c.options.Request.IsMadeForClaim(pv), err

@@ -46,7 +46,7 @@ func TestASecondVolumeKeepsTheDisk(t *testing.T) {
 		"failed":                      {other: second(phase(v1.VolumeFailed)), kept: true},
 		"bound, and being deleted":    {other: second(phase(v1.VolumeBound), deleting), kept: true},
 		"released, and retained":      {other: second(retain), kept: true},
-		"released, and static":        {other: second(static), kept: true},
+		"released, and static":        {other: second(static)},
 		"released, and to be deleted": {other: second()},
 		"released, and being deleted": {other: second(deleting)},
 		"released, gone a moment ago": {other: second(), gone: true},

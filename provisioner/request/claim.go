@@ -11,6 +11,7 @@ const (
 	AnnBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 	AnnSelectedNode           = "volume.kubernetes.io/selected-node"
 	AnnMigratedTo             = "pv.kubernetes.io/migrated-to"
+	annBindCompleted          = "pv.kubernetes.io/bind-completed"
 )
 
 // ProvisionerOf returns the name of the provisioner that Kubernetes assigned to the claim.
@@ -35,11 +36,21 @@ func ClassName(claim *v1.PersistentVolumeClaim) string {
 	return ptr.Deref(claim.Spec.StorageClassName, "")
 }
 
-// ShouldProvision says whether a first attempt may be made for the claim: a claim
-// that is being deleted needs no volume, and one with a data source of another
-// kind gets its volume from that kind's populator.
+// NeedsVolume says whether the claim has no volume and can get one: it is not being deleted, and has lost none.
+func NeedsVolume(claim *v1.PersistentVolumeClaim) bool {
+	return claim.DeletionTimestamp == nil && claim.Spec.VolumeName == "" && !HasLostVolume(claim)
+}
+
+// HasLostVolume says whether the claim was bound to a volume that it is without now: Kubernetes binds it to no other.
+func HasLostVolume(claim *v1.PersistentVolumeClaim) bool {
+	_, wasBound := claim.Annotations[annBindCompleted]
+	return claim.Status.Phase == v1.ClaimLost || wasBound && claim.Spec.VolumeName == ""
+}
+
+// ShouldProvision says whether a first attempt may be made for the claim: it needs a volume, and has no data source of another kind, for
+// that kind's populator makes its volume.
 func ShouldProvision(claim *v1.PersistentVolumeClaim) bool {
-	return claim.DeletionTimestamp == nil && !HasPopulator(claim)
+	return NeedsVolume(claim) && !HasPopulator(claim)
 }
 
 // DataSource returns what the claim's volume is to be filled from, or nil.

@@ -109,6 +109,13 @@ func (r *Request) csiSource(options Options, made *csi.Volume) *v1.CSIPersistent
 	return source
 }
 
+// IsOfDriver says whether the PersistentVolume's volume is the driver's to delete: it was provisioned for the driver, or somebody made the
+// PersistentVolume by hand. This is upstream csi-provisioner's rule.
+func IsOfDriver(pv *v1.PersistentVolume, driver string) bool {
+	by, provisioned := pv.Annotations[AnnProvisionedBy]
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver && (!provisioned || by == driver)
+}
+
 // IsMadeBy says whether the PersistentVolume was provisioned for the driver.
 func IsMadeBy(pv *v1.PersistentVolume, driver string) bool {
 	return pv.Annotations[AnnProvisionedBy] == driver && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver
