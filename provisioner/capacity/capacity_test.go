@@ -412,6 +412,25 @@ func TestObjectsOfAnEarlierVersionAreAdopted(t *testing.T) {
 	}
 }
 
+// An object without labels is found by its name.
+func TestAnObjectWithoutLabelsIsWritten(t *testing.T) {
+	b := newBench(t, provisionertest.Class(nil))
+	b.settle()
+	unlabelled := b.written()[0].DeepCopy()
+	unlabelled.Labels = nil
+	if _, err := b.api.StorageV1().CSIStorageCapacities("kube-system").Update(b.t.Context(), unlabelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.objects.Replace(nil, ""); err != nil { // the informer lists by labels
+		t.Fatal(err)
+	}
+	b.settle()
+	objects := b.written()
+	if len(objects) != 1 || objects[0].Name != unlabelled.Name || objects[0].Labels[driverLabel] != provisionertest.DriverName {
+		t.Errorf("the objects are %v", objects)
+	}
+}
+
 func TestObjectsOfDeletedClassesAreDeleted(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.settle()

@@ -2,10 +2,12 @@ package capacity
 
 import (
 	"context"
+	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 )
 
@@ -51,6 +53,9 @@ func createOrUpdate(ctx context.Context, objects storagev1client.CSIStorageCapac
 	switch {
 	case old == nil:
 		_, err := objects.Create(ctx, desired, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return relabel(ctx, objects, desired, err)
+		}
 		return err
 	case equalObject(old, desired):
 		return nil
@@ -58,6 +63,23 @@ func createOrUpdate(ctx context.Context, objects storagev1client.CSIStorageCapac
 	update := old.DeepCopy()
 	update.Capacity, update.MaximumVolumeSize, update.OwnerReferences = desired.Capacity, desired.MaximumVolumeSize, desired.OwnerReferences
 	_, err := objects.Update(ctx, update, metav1.UpdateOptions{})
+	return err
+}
+
+// relabel writes an object that somebody has taken the labels from, by which all others are found. The name of an object says its scope,
+// which is immutable.
+func relabel(ctx context.Context, objects storagev1client.CSIStorageCapacityInterface, desired *storagev1.CSIStorageCapacity, exists error) error {
+	list, err := objects.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, desired.Name).String()})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list.Items, func(object storagev1.CSIStorageCapacity) bool { return object.Name == desired.Name })
+	if i < 0 {
+		return exists
+	}
+	update := desired.DeepCopy()
+	update.ResourceVersion = list.Items[i].ResourceVersion
+	_, err = objects.Update(ctx, update, metav1.UpdateOptions{})
 	return err
 }
 

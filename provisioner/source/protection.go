@@ -15,6 +15,7 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -82,7 +83,7 @@ func (p *Protection) Protect(ctx context.Context, claim *v1.PersistentVolumeClai
 		return nil
 	}
 	p.use(claim.UID, source)
-	err := p.addFinalizer(ctx, source)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.addFinalizer(ctx, source) }) // snapshot-controller writes to it, too
 	if err != nil {
 		p.Unprotect(claim.UID)
 	}

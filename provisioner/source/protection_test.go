@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -189,4 +190,19 @@ func TestASnapshotThatCannotBeReadIsReported(t *testing.T) {
 	if err := b.enqueueSnapshots(t.Context()); err == nil || !strings.Contains(err.Error(), "VolumeSnapshot archive/src: etcd is slow") || b.queue.Len() != 1 {
 		t.Errorf("got %v; %d snapshots are queued, want the other one", err, b.queue.Len())
 	}
+}
+
+// snapshot-controller writes to a snapshot at any moment: a conflict is no reason to fail the claim.
+func TestAConflictIsRetried(t *testing.T) {
+	b := newBench(t)
+	b.addMetadata(t, provisionertest.SnapshotMetadata("shop"))
+	conflicts := 2
+	b.metadata.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts--
+		return conflicts >= 0, nil, apierrors.NewConflict(watch.VolumeSnapshots.GroupResource(), "src", errors.New("it has changed"))
+	})
+	if err := b.Protect(t.Context(), provisionertest.Claim(provisionertest.FromSnapshot)); err != nil {
+		t.Fatal(err)
+	}
+	b.wantFinalizers(t, snapshotSource, snapshotFinalizer)
 }
