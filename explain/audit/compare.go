@@ -180,7 +180,13 @@ func (e *comparison) add(f Finding) { e.report.Findings = append(e.report.Findin
 // judgeRequests reports what the journal has under way.
 func (e *comparison) judgeRequests() {
 	for _, r := range e.open {
-		e.add(Finding{Kind: UnderWay, ID: cmp.Or(r.Name, r.ClaimUID), About: "for claim " + r.Claim})
+		about := "for claim " + r.Claim
+		for _, d := range e.listing.Disks {
+			if r.Name != "" && d.Name == r.Name && len(e.handles[d.ID]) == 0 {
+				about += fmt.Sprintf("; disk %s is made, and its PersistentVolume is not saved: the claim's events say why, and if the claim is deleted the disk is, too", d.ID)
+			}
+		}
+		e.add(Finding{Kind: UnderWay, ID: cmp.Or(r.Name, r.ClaimUID), About: about})
 	}
 }
 

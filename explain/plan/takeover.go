@@ -31,7 +31,7 @@ func Takeover(f *Facts, o Options) *Plan {
 	}
 	t.findHidden(others, own)
 	t.settle()
-	t.noteFinalizers()
+	t.noteDeletions()
 	p.unchecked("RAM actions", "only RAM knows what the credentials may do: compare their policy with deploy/ram-policy.json")
 	p.unchecked("tags and serial numbers of disks", "only ECS knows them all; volumes that stand out by their objects are named above")
 	switch {
@@ -178,15 +178,23 @@ func kubeletDirOf(pod *corev1.PodSpec, driver string) string {
 	return ""
 }
 
-// noteFinalizers says which PersistentVolumes get a finalizer.
-func (t *takeover) noteFinalizers() {
-	const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+// noteDeletions says which PersistentVolumes get a finalizer, and which of them were made by hand and go with their disks.
+func (t *takeover) noteDeletions() {
 	for i := range t.Volumes {
 		v := &t.Volumes[i]
-		made := v.Spec.CSI != nil && v.Spec.CSI.Driver == t.Driver && v.Annotations["pv.kubernetes.io/provisioned-by"] == t.Driver
-		deletes := v.Status.Phase == corev1.VolumeBound && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
-		if made && deletes && !slices.Contains(v.Finalizers, finalizer) {
-			t.find(Note, volumeRef(v), "gets the finalizer %s, so that it can't go before its disk", finalizer)
+		if !request.IsOfDriver(v, t.Driver) || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+			continue
+		}
+		if v.Status.Phase == corev1.VolumeBound && !request.HasFinalizer(v) {
+			t.find(Note, volumeRef(v), "gets the finalizer %s, so that it can't go before its disk", request.Finalizer)
+		}
+		if !request.IsMadeBy(v, t.Driver) {
+			when := "when its claim is gone"
+			if v.Status.Phase == corev1.VolumeReleased {
+				when = "at once, for its claim is gone"
+			}
+			t.find(Note, volumeRef(v), "made by hand, with policy Delete: topodisk deletes it with its disk %s, as csi-provisioner does since v5.1; "+
+				"set the policy Retain first to keep the disk", when)
 		}
 	}
 }
