@@ -143,7 +143,7 @@ func TestEditedJournalForgetsNoDisk(t *testing.T) {
 
 // Whatever code the API server refuses a PersistentVolume with, its disk goes with the claim.
 func TestRefusedVolumeOfADeletedClaimLosesItsDisk(t *testing.T) {
-	for _, reason := range []metav1.StatusReason{metav1.StatusReasonUnauthorized, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonForbidden} {
+	for _, reason := range []metav1.StatusReason{metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonForbidden} {
 		t.Run(string(reason), func(t *testing.T) {
 			s := newScene(t)
 			claim := "refused-" + strings.ToLower(string(reason))
