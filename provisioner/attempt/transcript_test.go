@@ -42,7 +42,7 @@ import (
 // All other steps are events, as they stand in logs (text.go). What they carry
 // follows the claim; what a result says is in these words:
 //
-//	ClaimChanged [deleting] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
+//	ClaimChanged [deleting] [lost] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
 //	Started [before]                                               before the last change of the claim
 //	VolumeSeen PV [foreign] [deleting] [finalizer], VolumeGone PV
 //	Resolved VERDICT [PV] [err="..."] [of-claim] [waits-for=OBJECT] [transient]
@@ -227,6 +227,9 @@ func (s *scenario) changeClaim(a *arguments) {
 	s.claim.ResourceVersion = strconv.Itoa(version + 1)
 	if a.has("deleting") {
 		s.claim.DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
+	}
+	if a.has("lost") {
+		s.claim.Status.Phase = v1.ClaimLost
 	}
 	if pv := a.value("bound"); pv != "" {
 		s.claim.Spec.VolumeName = pv

@@ -269,6 +269,11 @@ func TestShouldProvision(t *testing.T) {
 	}{
 		"plain":         {testClaim(), true},
 		"being deleted": {testClaim(func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = ptr.To(metav1.Now()) }), false},
+		"bound":         {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), false},
+		"lost":          {testClaim(func(c *v1.PersistentVolumeClaim) { c.Status.Phase = v1.ClaimLost }), false},
+		"about to be lost": {testClaim(func(c *v1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+		}), false},
 		"left to a populator": {testClaim(func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &v1.TypedObjectReference{APIGroup: &group, Kind: "VolumeImportSource", Name: "x"}
 		}), false},

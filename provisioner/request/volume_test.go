@@ -162,3 +162,31 @@ func TestDeletionSecret(t *testing.T) {
 		}
 	}
 }
+
+// The rule of csi-provisioner since v5.1.
+func TestIsOfDriver(t *testing.T) {
+	const driver = "diskplugin.csi.alibabacloud.com"
+	for name, test := range map[string]struct {
+		provisionedBy *string
+		driver        string
+		want          bool
+	}{
+		"provisioned for it":      {ptr.To(driver), driver, true},
+		"made by hand":            {nil, driver, true},
+		"provisioned for another": {ptr.To("other"), driver, false},
+		"provisioned for nobody":  {ptr.To(""), driver, false},
+		"of another driver":       {nil, "other", false},
+		"of another, for it":      {ptr.To(driver), "other", false},
+	} {
+		pv := &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: test.driver}}}}
+		if test.provisionedBy != nil {
+			pv.Annotations = map[string]string{AnnProvisionedBy: *test.provisionedBy}
+		}
+		if got := IsOfDriver(pv, driver); got != test.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if IsOfDriver(&v1.PersistentVolume{}, driver) {
+		t.Error("a volume without a driver is not its")
+	}
+}

@@ -105,12 +105,20 @@ func TestRestoredRecordDeletesNoDisk(t *testing.T) {
 
 // What somebody removes from the journal or alters there is in it again before a crash can lose a disk.
 func TestEditedJournalForgetsNoDisk(t *testing.T) {
-	for claim, test := range map[string]struct{ what, patch string }{
-		"pruned":  {"all records are removed", `{"data":null}`},
-		"altered": {"one is altered", `{"data":{"%s":"{}"}}`},
+	for claim, test := range map[string]struct {
+		what, patch string
+		elected     bool // by the Lease, whose renewal shows that nobody else leads
+	}{
+		"pruned":        {"all records are removed", `{"data":null}`, false},
+		"pruned-leader": {"all records are removed under the Lease", `{"data":null}`, true},
+		"altered":       {"one is altered", `{"data":{"%s":"{}"}}`, false},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			s := newScene(t)
+			if test.elected {
+				s.restartProvisioner("--leader-election=true", "--leader-election-lease-duration=12s", "--leader-election-renew-deadline=10s",
+					"--leader-election-retry-period=500ms")
+			}
 			h := s.withDiskUnheard(claim, atOnce)
 			uid, restarts := s.uid(claim), s.restarts
 			shard, record := s.record(uid)
