@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/volume"
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 // onSocket runs a driver on a socket of its own. end stops it and waits for its end.
@@ -50,7 +51,7 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 	d, _ := newDriver(t, disks, &cloud{})
 	conn, path, end := onSocket(t, d)
 	info, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
-	if err != nil || info.GetName() != DefaultName {
+	if err != nil || info.GetName() != DefaultName || info.GetManifest()[unused.ManifestKey] != "true" {
 		t.Fatalf("got %v, %v", info, err)
 	}
 	deleted := make(chan error, 1)

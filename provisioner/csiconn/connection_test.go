@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/topodisk/topodisk/internal/unused"
 )
 
 const driverName = "diskplugin.csi.alibabacloud.com"
@@ -32,8 +34,9 @@ type plugin struct {
 	held       chan struct{} // CreateVolume is answered when it is closed; nil: at once
 	refusal    error         // of CreateVolume
 	named      func()        // is called before GetPluginInfo is answered; nil: nothing
-	begun      atomic.Int32  // calls of CreateVolume
-	deleted    atomic.Int32  // calls of DeleteVolume
+	manifest   map[string]string
+	begun      atomic.Int32 // calls of CreateVolume
+	deleted    atomic.Int32 // calls of DeleteVolume
 }
 
 func (p *plugin) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
@@ -44,7 +47,7 @@ func (p *plugin) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 	if p.named != nil {
 		p.named()
 	}
-	return &csi.GetPluginInfoResponse{Name: p.name, VendorVersion: "1"}, nil
+	return &csi.GetPluginInfoResponse{Name: p.name, VendorVersion: "1", Manifest: p.manifest}, nil
 }
 
 func (p *plugin) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
@@ -367,5 +370,31 @@ func TestErrorsOfAnUnverifiedDriverDoNotCount(t *testing.T) {
 	_, err = c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
 	if status.Code(err) != codes.Unavailable || IsNotAsked(err) || other.begun.Load() != 1 {
 		t.Errorf("%v, and the other driver was asked %d times", err, other.begun.Load())
+	}
+}
+
+// Only a driver that says that it heeds the condition of a deletion is taken to heed it.
+func TestAManifestTellsOfDeletions(t *testing.T) {
+	for name, test := range map[string]struct {
+		manifest map[string]string
+		want     bool
+	}{
+		"disk-driver's":       {map[string]string{unused.ManifestKey: "true"}, true},
+		"none":                {nil, false},
+		"that says otherwise": {map[string]string{unused.ManifestKey: "false"}, false},
+		"of another driver":   {map[string]string{"url": "https://example.com"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "csi.sock")
+			serve(t, socket, &plugin{name: driverName, manifest: test.manifest})
+			c, err := connect(t.Context(), socket, driverName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			if got := c.Can().DeleteOnlyUnused; got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
