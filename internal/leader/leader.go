@@ -37,6 +37,7 @@ type Lease struct {
 
 	health  *leaderelection.HealthzAdaptor
 	renewed atomic.Pointer[time.Time]                // when the last renewal that succeeded was sent; nil while the Lease isn't held
+	refused atomic.Pointer[error]                    // why the last renewal failed; nil if it didn't
 	expired atomic.Pointer[coordinationv1.LeaseSpec] // what nobody has renewed for its duration, as watched; nil for none
 }
 
@@ -65,7 +66,7 @@ func (l *Lease) Held() error {
 		return fmt.Errorf("%w: it is not held", ErrLost)
 	}
 	if ago := time.Since(*renewed); ago > l.RenewDeadline {
-		return fmt.Errorf("%w: it was renewed %s ago, and nothing is begun after %s", ErrLost, ago.Round(time.Second), l.RenewDeadline)
+		return l.withReason(fmt.Errorf("%w: it was renewed %s ago, and nothing is begun after %s", ErrLost, ago.Round(time.Second), l.RenewDeadline))
 	}
 	return nil
 }
@@ -90,6 +91,14 @@ func (l *Lease) AwaitRenewal(ctx context.Context) error {
 		case <-time.After(renewalPoll):
 		}
 	}
+}
+
+// withReason returns an error with the reason why the last renewal failed, if it did.
+func (l *Lease) withReason(err error) error {
+	if refused := l.refused.Load(); refused != nil {
+		return fmt.Errorf("%w; the last renewal failed: %w", err, *refused)
+	}
+	return err
 }
 
 // RunWhileHeld waits for the Lease, runs work until ctx ends and work has
@@ -170,7 +179,7 @@ func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}
 	case err := <-done:
 		return true, err
 	default:
-		return true, ErrLost
+		return true, l.withReason(ErrLost)
 	}
 }
 
@@ -209,6 +218,7 @@ type timedLock struct {
 func (t *timedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := t.Interface.Get(ctx)
 	if err != nil {
+		t.noteRefusal(err)
 		return record, raw, err
 	}
 	old := t.lease.expired.Load()
@@ -253,10 +263,21 @@ func (t *timedLock) giveBack(ctx context.Context) {
 func (t *timedLock) note(record resourcelock.LeaderElectionRecord, write func() error) error {
 	sent := time.Now()
 	err := write()
-	if err == nil && record.HolderIdentity == t.Identity() {
+	switch {
+	case err != nil:
+		t.noteRefusal(err)
+	case record.HolderIdentity == t.Identity():
 		t.lease.renewed.Store(&sent)
+		t.lease.refused.Store(nil)
 	}
 	return err
+}
+
+// noteRefusal keeps why a renewal failed. That the time for it was up says less than the answer of a try before.
+func (t *timedLock) noteRefusal(err error) {
+	if t.lease.refused.Load() == nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.lease.refused.Store(&err)
+	}
 }
 
 // watchEnd tells when the Lease is given back or expires, so that nobody waits for

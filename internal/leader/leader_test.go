@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,6 +144,33 @@ func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A role that was changed refuses the update for as long as the leader tries; the error that ends the program says so.
+func TestALostLeaseSaysWhyItWasNotRenewed(t *testing.T) {
+	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), "diskplugin-csi-alibabacloud-com", errors.New("its role has no update"))
+	for name, verb := range map[string]string{"update": "update", "everything": "*"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, _ := leaseServer(t)
+				var changed atomic.Bool
+				api.PrependReactor(verb, "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return changed.Load(), nil, forbidden })
+				lease, stuck := testLease(), make(chan struct{})
+				defer close(stuck)
+				err := lease.RunWhileHeld(t.Context(), api, func(context.Context) error {
+					changed.Store(true)
+					<-stuck
+					return nil
+				})
+				if !errors.Is(err, ErrLost) || !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "its role has no update") {
+					t.Errorf("got %v", err)
+				}
+				if err := lease.Held(); !errors.Is(err, forbidden) {
+					t.Errorf("what is begun is refused with %v", err)
+				}
+			})
+		})
+	}
 }
 
 func TestALeaseThatAnotherHasTakenIsNotGivenBack(t *testing.T) {

@@ -132,7 +132,7 @@ func (s *scene) saysWhatIsWrongWithItsSecret() {
 }
 
 // awaitTold waits until each of the controller's Pods runs, isn't ready, and says why with these words: in the log of
-// disk-driver, in an event and on the page of its readiness probe.
+// disk-driver and in an event, but not on the page of its readiness probe, which anybody may read.
 func (s *scene) awaitTold(words ...string) {
 	s.Helper()
 	s.WaitFor(fmt.Sprintf("the Pods say %q", words), late, func(ctx context.Context) (bool, error) {
@@ -163,7 +163,7 @@ func (s *scene) awaitTold(words ...string) {
 				}
 			}
 			log, err := s.run(ctx, s.Kubectl, "-n", home, "logs", p.Name, "-c", "disk-driver")
-			if err := errors.Join(err, contains(why, words...), contains(strings.Join(said, "\n"), words...), contains(log, words...)); err != nil {
+			if err := errors.Join(err, contains(why, "not ok"), contains(strings.Join(said, "\n"), words...), contains(log, words...)); err != nil {
 				return false, err
 			}
 		}
