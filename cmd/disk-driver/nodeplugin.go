@@ -35,6 +35,7 @@ type nodePlugin struct {
 	events       *claimEvents
 	server       *node.Server
 	registration *node.Registration
+	removeTaint  bool
 }
 
 func newNodePlugin(o *options) (*nodePlugin, error) {
@@ -58,7 +59,8 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-dir=%s: %w", o.kubeletDir, err)
 	}
-	return &nodePlugin{self: self, events: events, server: server, registration: node.NewRegistration(o.driverName, o.kubeletDir, socket)}, nil
+	return &nodePlugin{self: self, events: events, server: server, registration: node.NewRegistration(o.driverName, o.kubeletDir, socket),
+		removeTaint: o.removeTaint}, nil
 }
 
 // run makes the driver known to the kubelet, once all is known that the kubelet
@@ -69,7 +71,9 @@ func (p *nodePlugin) run(ctx context.Context) error {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
-	background.Go(func() { p.self.Untaint(ctx) })
+	if p.removeTaint {
+		background.Go(func() { p.self.Untaint(ctx) })
+	}
 	background.Go(func() { p.events.run(ctx) })
 	know := func() error {
 		_, err := p.server.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})

@@ -22,6 +22,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 	"github.com/topodisk/topodisk/diskdriver/node"
+	"github.com/topodisk/topodisk/diskdriver/nodefacts"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -63,6 +64,7 @@ type options struct {
 	reserved          int
 	blankCheckLimit   int
 	nodeDrainTimeout  time.Duration
+	removeTaint       bool
 	httpEndpoint      string
 	shutdownGrace     time.Duration
 	log               cli.Log
@@ -108,6 +110,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	o.log.AddFlags(flags)
 	// The names that 0.1.0 has are accepted, and help leaves them out.
+	flags.BoolVar(&o.removeTaint, "remove-startup-taint", true, "remove the taint "+nodefacts.StartupTaint+" from the Node once the driver is registered there, for which the credentials must be allowed to patch it (modes node and all)")
 	flags.DurationVar(&o.nodeDrainTimeout, "departure", o.nodeDrainTimeout, "")
 	flags.DurationVar(&o.shutdownGrace, "drain", o.shutdownGrace, "")
 	if err := errors.Join(

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"helm.sh/helm/v3/pkg/chartutil"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -576,6 +577,41 @@ func TestNetworkPolicyAllowsWhatIsCalled(t *testing.T) {
 				t.Errorf("allowed is %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// Without networkPolicy.from everybody may connect to the ports; with it nobody else.
+func TestNetworkPolicyAdmitsWhomItNames(t *testing.T) {
+	for from, want := range map[string]int{"[]": 0, "[{ipBlock: {cidr: 10.0.0.0/8}}, {podSelector: {matchLabels: {a: b}}, namespaceSelector: {}}]": 2} {
+		policies := decode[networkingv1.NetworkPolicy](t, preset(t, "minimal", "{networkPolicy: {enabled: true, from: "+from+"}}"), "NetworkPolicy")
+		if len(policies) != 2 {
+			t.Fatalf("%d policies", len(policies))
+		}
+		for _, p := range policies {
+			if len(p.Spec.Ingress) != 1 || len(p.Spec.Ingress[0].From) != want || len(p.Spec.Ingress[0].Ports) == 0 {
+				t.Errorf("from %s: %s admits %+v", from, p.Name, p.Spec.Ingress)
+			}
+		}
+	}
+}
+
+// The node plugin has the right to patch Nodes only with the policy that narrows it, and knows when it has none.
+func TestNodesArePatchedUnderAPolicy(t *testing.T) {
+	for _, may := range []bool{true, false} {
+		values := preset(t, "minimal", fmt.Sprintf("nodePlugin: {patchNode: %t}", may))
+		policies := decode[admissionregistrationv1.ValidatingAdmissionPolicy](t, values, "ValidatingAdmissionPolicy")
+		bindings := decode[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, values, "ValidatingAdmissionPolicyBinding")
+		granted := false
+		for _, role := range decode[rbacv1.ClusterRole](t, values, "ClusterRole") {
+			for _, rule := range role.Rules {
+				granted = granted || role.Name == "topodisk-node" && slices.Contains(rule.Resources, "nodes") && slices.Contains(rule.Verbs, "patch")
+			}
+		}
+		args := daemonSet(t, values, "topodisk-node").Spec.Template.Spec.Containers[0].Args
+		told := slices.Contains(args, "--remove-startup-taint=false")
+		if len(policies) == 1 != may || len(bindings) == 1 != may || granted != may || told == may {
+			t.Errorf("patchNode=%t: %d policies, %d bindings, granted=%t, told=%t", may, len(policies), len(bindings), granted, told)
+		}
 	}
 }
 

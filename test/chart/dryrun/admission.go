@@ -105,6 +105,7 @@ func enforce(ctx context.Context, server *server, repo string, policies []policy
 	}
 	values := presets["minimal"]
 	values["admissionPolicy"] = map[string]any{"enabled": true}
+	values["nodePlugin"] = map[string]any{"patchNode": false} // its policy is tried with Nodes
 	manifests, _, err := chart.Render(repo, values, chart.Release{Name: "topodisk-dry-run", Namespace: "kube-system"})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 // Command dryrun offers every object of the chart to a real API server, without
 // making it: each preset as helm would install it, the plain manifests of
-// deploy and every example. It tries the chart's admission policy, and runs the
+// deploy and every example. It tries the chart's admission policies, and runs the
 // commands of the documentation that are for it. The server's validation, defaulting, admission and
 // field checks are all at work; nothing is stored but namespaces of its own,
 // which it deletes again, and the kinds of snapshots if the server lacks them.
@@ -70,6 +70,9 @@ func run(ctx context.Context, kubeconfig, repo string) (err error) {
 		return err
 	}
 	if err := tryAdmission(ctx, server, repo, r); err != nil {
+		return err
+	}
+	if err := tryNodePlugin(ctx, server, repo, r); err != nil {
 		return err
 	}
 	r.add("deploy/kustomization.yaml", "makes what topodisk.yaml has", customised(ctx, repo))
