@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/internal/podclaims"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -22,7 +23,7 @@ func judgeAttachment(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 			State: Waits, Cause: OtherDriver, Actor: ClusterAdmin,
 			Message:  fmt.Sprintf("VolumeAttachment %s is of driver %s.", a.Name, a.Spec.Attacher),
 			Evidence: []Evidence{seen(refOf(kindAttachment, a), "spec.attacher", a.Spec.Attacher)},
-			Next:     []string{attachmentYAML(a)}, Retried: "by that driver's csi-attacher",
+			Next:     []shell.Command{attachmentYAML(a)}, Retried: "by that driver's csi-attacher",
 		}
 	case a.DeletionTimestamp != nil:
 		return judgeDetach(c, a)
@@ -32,7 +33,7 @@ func judgeAttachment(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	return judgeAttach(c, a)
 }
 
-func attachmentYAML(a *storagev1.VolumeAttachment) string {
+func attachmentYAML(a *storagev1.VolumeAttachment) shell.Command {
 	return command("get", refOf(kindAttachment, a), "--output", "yaml")
 }
 
@@ -60,7 +61,7 @@ func judgeDetach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 			Message: fmt.Sprintf("VolumeAttachment %s has been going%s, and stays as long as it has the finalizer %s.",
 				a.Name, c.since(*a.DeletionTimestamp), strings.Join(foreign, ", ")),
 			Evidence: []Evidence{seen(of, "metadata.finalizers", a.Finalizers), deleted},
-			Next:     []string{attachmentYAML(a)}, Retried: "never by topodisk; by whoever owns the finalizer",
+			Next:     []shell.Command{attachmentYAML(a)}, Retried: "never by topodisk; by whoever owns the finalizer",
 		}
 	}
 	if a.Status.DetachError == nil {
@@ -69,7 +70,7 @@ func judgeDetach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 			Message: fmt.Sprintf("%s is being detached from Node %s%s.",
 				VolumeName(a), a.Spec.NodeName, c.since(*a.DeletionTimestamp)),
 			Evidence: []Evidence{deleted},
-			Next:     []string{attachmentYAML(a)}, Retried: attacherRetries,
+			Next:     []shell.Command{attachmentYAML(a)}, Retried: attacherRetries,
 		}
 	}
 	e := readError(a.Status.DetachError.Message)
@@ -82,11 +83,11 @@ func judgeDetach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	return verdict
 }
 
-func orElse(next []string, other string) []string {
+func orElse(next []shell.Command, other shell.Command) []shell.Command {
 	if len(next) > 0 {
 		return next
 	}
-	return []string{other}
+	return []shell.Command{other}
 }
 
 // judgeAttach judges a VolumeAttachment that is not attached yet.
@@ -94,13 +95,13 @@ func judgeAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	volume := VolumeName(a)
 	if volume != "" && c.volumes[volume] == nil && c.isRead(kindVolume, "") {
 		return Verdict{
-			State: Waits, Cause: VolumeNotFound, Actor: User,
+			State: Waits, Cause: VolumeNotFound, Actor: ClusterAdmin,
 			Message: fmt.Sprintf("There is no PersistentVolume %s, which VolumeAttachment %s names.", volume, a.Name),
 			Evidence: []Evidence{
 				seen(refOf(kindAttachment, a), "spec.source.persistentVolumeName", volume),
 				seen(Ref{Kind: kindVolume, Name: volume}, "metadata.name", ""),
 			},
-			Next: []string{attachmentYAML(a)}, Retried: attacherRetries,
+			Next: []shell.Command{attachmentYAML(a)}, Retried: attacherRetries,
 		}
 	}
 	if dead, evidence := isDead(c, a.Spec.NodeName); dead {
@@ -109,7 +110,7 @@ func judgeAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 			Message: fmt.Sprintf("%s is to be attached to Node %s, which %s.",
 				volume, a.Spec.NodeName, howDead(c, a.Spec.NodeName)),
 			Evidence: append([]Evidence{seen(refOf(kindAttachment, a), "spec.nodeName", a.Spec.NodeName)}, evidence...),
-			Next:     []string{command("describe", Ref{Kind: kindNode, Name: a.Spec.NodeName})}, Retried: attacherRetries,
+			Next:     []shell.Command{command("describe", Ref{Kind: kindNode, Name: a.Spec.NodeName})}, Retried: attacherRetries,
 		}
 	}
 	if a.Status.AttachError == nil {
@@ -131,7 +132,7 @@ func judgeSilentAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 		State: Waits, Cause: BeingAttached, Actor: Nobody,
 		Message:  fmt.Sprintf("%s is being attached to Node %s%s.", VolumeName(a), a.Spec.NodeName, c.since(a.CreationTimestamp)),
 		Evidence: []Evidence{seen(refOf(kindAttachment, a), "status.attached", false)},
-		Next:     []string{attachmentYAML(a)}, Retried: "csi-attacher",
+		Next:     []shell.Command{attachmentYAML(a)}, Retried: "csi-attacher",
 	}
 }
 
@@ -145,12 +146,11 @@ func judgeAttachError(c *cluster, a *storagev1.VolumeAttachment, e DriverError) 
 		position, busy, _ := e.queuePosition()
 		verdict.Message = fmt.Sprintf("Node %s attaches one disk after the other: %s has position %d, and the instance is at work on %d.",
 			node, volume, position, busy)
-		verdict.Next, verdict.Retried = []string{"kubectl get volumeattachments"}, "csi-attacher; the position is kept"
+		verdict.Next, verdict.Retried = []shell.Command{kubectl("get", "volumeattachments")}, "csi-attacher; the position is kept"
 	case AttachLimitReached:
-		verdict.Actor = User
 		verdict.Message = fmt.Sprintf("Node %s takes no more disks, so ECS refuses %s.", node, volume)
 		verdict.Evidence = append(verdict.Evidence, limitOn(c, node)...)
-		verdict.Next, verdict.Retried = []string{podsOn(node)}, "csi-attacher, in vain as long as the node's other disks stay"
+		verdict.Next, verdict.Retried = []shell.Command{podsOn(node)}, "csi-attacher, in vain as long as the node's other disks stay"
 	case DiskTypeNotTaken:
 		return typeRefusedVerdict(c, a, verdict)
 	case VolumeInUse:
@@ -177,7 +177,7 @@ func attachDriverMissing(c *cluster, a *storagev1.VolumeAttachment, evidence Evi
 // typeRefusedVerdict completes the verdict on a disk whose type the node can't attach.
 func typeRefusedVerdict(c *cluster, a *storagev1.VolumeAttachment, verdict Verdict) Verdict {
 	node := Ref{Kind: kindNode, Name: a.Spec.NodeName}
-	selector := "kubectl get nodes --selector " + typeLabel
+	selector := typeLabel
 	verdict.Message = fmt.Sprintf("Node %s can't attach %s, for its instance type doesn't take disks of that type.", node.Name,
 		VolumeName(a))
 	if pv := c.volumes[VolumeName(a)]; pv != nil && len(typesOfVolume(pv)) > 0 {
@@ -188,7 +188,8 @@ func typeRefusedVerdict(c *cluster, a *storagev1.VolumeAttachment, verdict Verdi
 	if of := c.nodes[node.Name]; of != nil {
 		verdict.Evidence = append(verdict.Evidence, factsSeen(of))
 	}
-	verdict.Next, verdict.Retried = []string{selector}, "csi-attacher, in vain on this node"
+	verdict.Actor = ClusterAdmin
+	verdict.Next, verdict.Retried = []shell.Command{kubectl("get", "nodes", "--selector", selector)}, "csi-attacher, in vain on this node"
 	return verdict
 }
 
@@ -221,10 +222,10 @@ func inUseVerdict(c *cluster, volume, node string, evidence []Evidence) Verdict 
 		return deadNodeVerdict(c, other.Spec.NodeName, message, slices.Concat([]Evidence{held}, why, evidence))
 	}
 	verdict := Verdict{
-		State: Waits, Cause: VolumeInUse, Actor: User,
+		State: Waits, Cause: VolumeInUse, Actor: ClusterAdmin,
 		Message:  fmt.Sprintf("Something else than Node %s has %s, and it is not taken away.", node, volume),
 		Evidence: evidence,
-		Next:     []string{"kubectl get volumeattachments"}, Retried: "kube-controller-manager, when the volume is detached there",
+		Next:     []shell.Command{kubectl("get", "volumeattachments")}, Retried: "kube-controller-manager, when the volume is detached there",
 	}
 	if len(others) == 0 {
 		return verdict
@@ -236,7 +237,7 @@ func inUseVerdict(c *cluster, volume, node string, evidence []Evidence) Verdict 
 		verdict.Message = fmt.Sprintf("%s is attached to Node %s, where Pod %s/%s uses it.", volume, other.Spec.NodeName,
 			pod.Namespace, pod.Name)
 		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindPod, pod), "spec.nodeName", pod.Spec.NodeName))
-		verdict.Next = []string{command("delete", refOf(kindPod, pod))}
+		verdict.Actor, verdict.Next = User, []shell.Command{command("delete", refOf(kindPod, pod))}
 	}
 	return verdict
 }

@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -22,7 +23,7 @@ func judgeClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
 	return judgeUnboundClaim(c, claim)
 }
 
-func describe(object Ref) string { return command("describe", object) }
+func describe(object Ref) shell.Command { return command("describe", object) }
 
 // heldByFinalizer begins the verdict on an object that is being deleted and stays as long as it has finalizers.
 func heldByFinalizer(c *cluster, kind string, of Ref, object metav1.Object) Verdict {
@@ -41,7 +42,7 @@ func heldByFinalizer(c *cluster, kind string, of Ref, object metav1.Object) Verd
 func judgeDeletedClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
 	of := refOf(kindClaim, claim)
 	verdict := heldByFinalizer(c, "Claim", of, claim)
-	verdict.Next, verdict.Retried = []string{command("get", of, "--output", "yaml")}, "by whoever owns the finalizer"
+	verdict.Next, verdict.Retried = []shell.Command{command("get", of, "--output", "yaml")}, "by whoever owns the finalizer"
 	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
 		return verdict
 	}
@@ -88,7 +89,7 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 			State: Waits, Cause: VolumeNotFound, Actor: User,
 			Message:  fmt.Sprintf("%s of claim %s doesn't exist.", volume, claim.Name),
 			Evidence: []Evidence{seen(of, "spec.volumeName", claim.Spec.VolumeName), seen(volume, "metadata.name", "")},
-			Next:     []string{describe(of)}, Retried: "never",
+			Next:     []shell.Command{describe(of)}, Retried: "never",
 		}
 	case !mayBeBound(pv, claim):
 		return volumeTaken(claim, pv)
@@ -97,7 +98,7 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 			State: Unknown,
 			Message: fmt.Sprintf("Claim %s names %s, which is %s, and is not bound to it: its events say why.",
 				claim.Name, volume, pv.Status.Phase),
-			Next: []string{describe(of)},
+			Next: []shell.Command{describe(of)},
 		}
 	}
 	if isResizing(claim) {
@@ -131,7 +132,7 @@ func volumeTaken(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 			seen(of, "spec.claimRef", ref),
 			phaseOf(pv),
 		},
-		Next: []string{describe(of)}, Retried: "kube-controller-manager, when the PersistentVolume is free",
+		Next: []shell.Command{describe(refOf(kindClaim, claim))}, Retried: "kube-controller-manager, when the PersistentVolume is free",
 	}
 	if isNamed(ref, claim) {
 		v.Message = fmt.Sprintf("Claim %s names PersistentVolume %s, which is %s and belongs to an earlier claim of the same name.",
@@ -140,7 +141,8 @@ func volumeTaken(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 	}
 	if isNamed(ref, claim) && !isDeletedWithDisk(pv) && pv.DeletionTimestamp == nil {
 		v.Message += " Without the earlier claim's UID the volume, with its data, is bound to this one."
-		v.Next = append(v.Next, command("patch", of, "--patch", `'{"spec":{"claimRef":{"uid":null}}}'`))
+		v.Actor, v.Next = ClusterAdmin, []shell.Command{describe(of)}
+		v.Next = append(v.Next, command("patch", of, "--patch", `{"spec":{"claimRef":{"uid":null}}}`))
 	}
 	return v
 }
@@ -162,7 +164,7 @@ func judgeUnboundClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict 
 			Message: fmt.Sprintf("Class %s of claim %s is served by %s, not by %s.",
 				class.Name, claim.Name, class.Provisioner, c.Driver),
 			Evidence: []Evidence{seen(refOf(kindClass, class), "provisioner", class.Provisioner)},
-			Next:     []string{"kubectl get storageclasses"}, Retried: "by that provisioner",
+			Next:     []shell.Command{kubectl("get", "storageclasses")}, Retried: "by that provisioner",
 		}
 	case waitsForNode(class) && selectedNode(claim) == "":
 		return judgeUnselected(c, claim, class)
@@ -179,7 +181,7 @@ func classNotFound(claim *corev1.PersistentVolumeClaim, name string) Verdict {
 		State: Waits, Cause: ClassNotFound, Actor: User,
 		Message:  fmt.Sprintf("Claim %s names no StorageClass, so no volume is made for it.", claim.Name),
 		Evidence: []Evidence{seen(of, field, name)},
-		Next:     []string{"kubectl get storageclasses"}, Retried: "kube-controller-manager, when a PersistentVolume fits",
+		Next:     []shell.Command{kubectl("get", "storageclasses")}, Retried: "kube-controller-manager, when a PersistentVolume fits",
 	}
 	if name != "" {
 		verdict.Message = fmt.Sprintf("There is no StorageClass %s, which claim %s names.", name, claim.Name)
@@ -203,7 +205,7 @@ func judgeUnselected(c *cluster, claim *corev1.PersistentVolumeClaim, class *sto
 		State: Waits, Cause: WaitsForConsumer, Actor: User,
 		Message:  fmt.Sprintf("No Pod uses claim %s, and its class %s makes volumes when one does.", claim.Name, class.Name),
 		Evidence: []Evidence{seen(refOf(kindClass, class), "volumeBindingMode", bindingMode(class)), selectedEvidence(claim)},
-		Next:     []string{describe(refOf(kindClaim, claim))}, Retried: "scheduler, when a Pod uses the claim",
+		Next:     []shell.Command{describe(refOf(kindClaim, claim))}, Retried: "scheduler, when a Pod uses the claim",
 	}
 }
 
@@ -222,7 +224,7 @@ func judgeConsumer(c *cluster, claim *corev1.PersistentVolumeClaim, class *stora
 			selectedEvidence(claim),
 			seen(of, "spec.nodeName", ""),
 		},
-		Next:    []string{"kubectl topodisk why pod " + pod.Name + " --namespace " + pod.Namespace},
+		Next:    []shell.Command{kubectl("topodisk", "why", "pod", pod.Name, "--namespace", pod.Namespace)},
 		Retried: "scheduler, when a node or another Pod changes",
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 const (
@@ -38,7 +40,7 @@ func judgeResize(c *cluster, claim *corev1.PersistentVolumeClaim, pv *corev1.Per
 			State: Waits, Cause: ResizeInfeasible, Actor: User,
 			Message:  fmt.Sprintf("Claim %s can't have %s.", claim.Name, wants.String()),
 			Evidence: append([]Evidence{stateSeen}, sizes...),
-			Next:     []string{patchSize(of, has.String())}, Retried: resizerInVain,
+			Next:     []shell.Command{patchSize(of, has.String())}, Retried: resizerInVain,
 		}
 		if event != nil {
 			verdict.Message = fmt.Sprintf("Claim %s can't have %s: %s", claim.Name, wants.String(), sentence(e.Text))
@@ -81,12 +83,12 @@ func resizePending(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVol
 		State: Waits, Cause: ResizePending, Actor: Nobody,
 		Message:  message,
 		Evidence: evidence,
-		Next:     []string{describe(refOf(kindClaim, claim))}, Retried: "csi-resizer, or the kubelet when a Pod uses the claim",
+		Next:     []shell.Command{describe(refOf(kindClaim, claim))}, Retried: "csi-resizer, or the kubelet when a Pod uses the claim",
 	}
 }
 
-func patchSize(claim Ref, size string) string {
-	return command("patch", claim, "--patch", fmt.Sprintf(`'{"spec":{"resources":{"requests":{"storage":"%s"}}}}'`, size))
+func patchSize(claim Ref, size string) shell.Command {
+	return command("patch", claim, "--patch", fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":"%s"}}}}`, size))
 }
 
 // judgeModification judges a claim whose VolumeAttributesClass is being applied.
@@ -98,7 +100,7 @@ func judgeModification(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict 
 		Message: fmt.Sprintf("Claim %s is being changed to VolumeAttributesClass %s.",
 			claim.Name, status.TargetVolumeAttributesClassName),
 		Evidence: []Evidence{seen(of, "status.modifyVolumeStatus", status)},
-		Next:     []string{describe(of)}, Retried: resizerRetries,
+		Next:     []shell.Command{describe(of)}, Retried: resizerRetries,
 	}
 	if said != nil {
 		verdict.Evidence, verdict.Error = append(verdict.Evidence, *said), &e

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/internal/podclaims"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -30,6 +31,7 @@ const (
 	kindSnapshot   = "VolumeSnapshot"
 	kindEvent      = "Event"
 	kindLease      = "Lease"
+	kindConfigMap  = "ConfigMap"
 )
 
 // cluster is Facts with indexes.
@@ -214,8 +216,18 @@ func (c *cluster) since(t metav1.Time) string {
 	return " for " + c.At.Sub(t.Time).Round(time.Second).String()
 }
 
-// leader returns the Lease of disk-provisioner that was renewed last, and whether its holder still leads.
-func (c *cluster) leader() (*coordinationv1.Lease, bool) {
+// leadership says whether the holder of a Lease leads.
+type leadership int
+
+const (
+	nobodyLeads leadership = iota
+	mayLead                // the Lease says so, and its holder has not been heard of
+	leads
+)
+
+// leader returns the Lease of disk-provisioner that was renewed last, and whether its holder leads. A holder that is gone leads no more,
+// however long its Lease is valid; so it counts only for as long as a holder that is alive takes to renew it.
+func (c *cluster) leader() (*coordinationv1.Lease, leadership) {
 	var last *coordinationv1.Lease
 	for i := range c.Leases {
 		if l := &c.Leases[i]; l.Name == request.ObjectName(c.Driver) && (last == nil || renewed(l).After(renewed(last))) {
@@ -223,17 +235,25 @@ func (c *cluster) leader() (*coordinationv1.Lease, bool) {
 		}
 	}
 	if last == nil || last.Spec.HolderIdentity == nil || *last.Spec.HolderIdentity == "" {
-		return last, false
+		return last, nobodyLeads
 	}
 	valid := defaultLease
 	if seconds := last.Spec.LeaseDurationSeconds; seconds != nil {
 		valid = time.Duration(*seconds) * time.Second
 	}
-	return last, !c.At.After(renewed(last).Add(valid + clockOffset))
+	switch ago := c.At.Sub(renewed(last)); {
+	case ago > valid+clockOffset:
+		return last, nobodyLeads
+	case ago < -clockOffset, ago > longestRenewal+clockOffset:
+		return last, mayLead
+	}
+	return last, leads
 }
 
 const (
 	defaultLease = 15 * time.Second
+	// longestRenewal is how long the renewal of a Lease takes at most, but where it was set to be slower.
+	longestRenewal = time.Minute
 	// clockOffset is how much the clock of the reader and that of the leader may differ.
 	clockOffset = 15 * time.Second
 )
@@ -283,12 +303,21 @@ func textOf(value any) string {
 }
 
 // command returns a kubectl command about an object.
-func command(verb string, object Ref, more ...string) string {
-	words := append([]string{"kubectl", verb, resources[object.Kind], object.Name}, more...)
+func command(verb string, object Ref, more ...string) shell.Command {
+	words := []string{verb, resources[object.Kind], object.Name}
+	if strings.HasPrefix(object.Name, "-") { // no object has such a name, and kubectl would take it for a flag
+		words = []string{verb, resources[object.Kind] + "/" + object.Name}
+	}
+	words = append(words, more...)
 	if object.Namespace != "" {
 		words = append(words, "--namespace", object.Namespace)
 	}
-	return strings.Join(words, " ")
+	return kubectl(words...)
+}
+
+// kubectl returns a kubectl command.
+func kubectl(words ...string) shell.Command {
+	return shell.New(append([]string{"kubectl"}, words...)...)
 }
 
 var resources = map[string]string{

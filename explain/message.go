@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 // Whatever is read out of texts of other programs is read here: of disk-driver and disk-provisioner (docs/errors.md), csi-attacher,
@@ -289,7 +291,7 @@ func errorVerdict(c *cluster, e DriverError, of call, said Evidence) Verdict {
 		if !e.refusesKeys() {
 			verdict.Message, verdict.Actor = "The driver has no usable keys: "+sentence(e.Text), ClusterAdmin
 		}
-		verdict.Next = []string{driverLog(c)}
+		verdict.Next = []shell.Command{driverLog(c)}
 	case PermissionDenied:
 		verdict.Message = "ECS doesn't allow the driver's keys to do this: " + sentence(e.Text)
 	case QuotaReached:
@@ -311,9 +313,9 @@ const ControllerSelector = "app.kubernetes.io/name=topodisk,app.kubernetes.io/co
 const driverContainer = "disk-driver"
 
 // driverLog is the command that shows the logs of disk-driver in the controller's Pods.
-func driverLog(c *cluster) string {
-	return "kubectl --namespace " + c.controllerNamespace() + " logs --selector " + ControllerSelector + " --container " + driverContainer +
-		" --prefix --tail=20"
+func driverLog(c *cluster) shell.Command {
+	return kubectl("--namespace", c.controllerNamespace(), "logs", "--selector", ControllerSelector, "--container", driverContainer,
+		"--prefix", "--tail=20")
 }
 
 // sentence ends a text with a full stop.

@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -30,7 +31,7 @@ func judgeNode(c *cluster, node *corev1.Node) Verdict {
 			Message: fmt.Sprintf("The node plugin of driver %s is not ready on Node %s, so it still has its startup taint.",
 				c.Driver, node.Name),
 			Evidence: append([]Evidence{seen(of, "spec.taints", node.Spec.Taints)}, driversOn(c, node.Name)...),
-			Next:     []string{podsOn(node.Name)}, Retried: "the node plugin removes the taint when it has registered",
+			Next:     []shell.Command{podsOn(node.Name)}, Retried: "the node plugin removes the taint when it has registered",
 		}
 	case driverOn(c.csiNodes[node.Name], c.Driver) == nil:
 		return driverMissingVerdict(c, node.Name)
@@ -41,8 +42,8 @@ func judgeNode(c *cluster, node *corev1.Node) Verdict {
 }
 
 // podsOn is the command that lists the Pods of a node, the node plugin's among them.
-func podsOn(node string) string {
-	return "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + node
+func podsOn(node string) shell.Command {
+	return kubectl("get", "pods", "--all-namespaces", "--field-selector", "spec.nodeName="+node)
 }
 
 func driverMissingVerdict(c *cluster, node string, evidence ...Evidence) Verdict {
@@ -50,7 +51,7 @@ func driverMissingVerdict(c *cluster, node string, evidence ...Evidence) Verdict
 		State: Waits, Cause: DriverNotOnNode, Actor: ClusterAdmin,
 		Message:  fmt.Sprintf("Driver %s is not registered on Node %s.", c.Driver, node),
 		Evidence: append(driversOn(c, node), evidence...),
-		Next:     []string{podsOn(node)}, Retried: "scheduler or kubelet, when the driver registers",
+		Next:     []shell.Command{podsOn(node)}, Retried: "scheduler or kubelet, when the driver registers",
 	}
 }
 
@@ -62,7 +63,7 @@ func labelMissingVerdict(c *cluster, node *corev1.Node) Verdict {
 			v.Message = fmt.Sprintf("Driver %s reports label %s of Node %s, and the Node doesn't have it, so no volume is made for it.",
 				c.Driver, label, node.Name)
 			v.Evidence = append(v.Evidence, labelOf(refOf(kindNode, node), node, label))
-			v.Next = []string{command("describe", refOf(kindNode, node))}
+			v.Next = []shell.Command{command("describe", refOf(kindNode, node))}
 		}
 	}
 	v.Retried = "scheduler and disk-provisioner, when the labels change"
@@ -92,7 +93,7 @@ func zoneLabelsVerdict(node *corev1.Node) Verdict {
 		Message: fmt.Sprintf("The zone labels of Node %s name different zones, %s and %s, so no volume is made for it.",
 			node.Name, node.Labels[topology.WellKnownZoneKey], node.Labels[topology.ZoneKey]),
 		Evidence: []Evidence{labelOf(of, node, topology.WellKnownZoneKey), labelOf(of, node, topology.ZoneKey)},
-		Next:     []string{command("label", of, "--overwrite", wrong+"="+right)},
+		Next:     []shell.Command{command("label", of, "--overwrite", wrong+"="+right)},
 		Retried:  "scheduler and disk-provisioner, when the labels change",
 	}
 }
@@ -143,8 +144,8 @@ func mayBeOff(v *Verdict, node string) {
 	v.Actor = ClusterAdmin
 	v.Message += " The taint " + corev1.TaintNodeOutOfService +
 		" is only for a node whose instance is certainly stopped: until then it may still write to its disks."
-	v.Next = []string{
-		describe(Ref{Kind: kindNode, Name: node}), "kubectl taint node " + node + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute",
+	v.Next = []shell.Command{
+		describe(Ref{Kind: kindNode, Name: node}), kubectl("taint", "node", node, corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute"),
 	}
 }
 
@@ -163,7 +164,7 @@ func judgeDeadNode(c *cluster, node *corev1.Node, evidence []Evidence) Verdict {
 			State: Waits, Cause: NodeNotReady, Actor: ClusterAdmin,
 			Message:  fmt.Sprintf("Node %s %s.", node.Name, howDead(c, node.Name)),
 			Evidence: evidence,
-			Next:     []string{describe(refOf(kindNode, node))},
+			Next:     []shell.Command{describe(refOf(kindNode, node))},
 			Retried:  "the kubelet, when it reaches the API server",
 		}
 	}
@@ -177,7 +178,7 @@ func judgeDeadNode(c *cluster, node *corev1.Node, evidence []Evidence) Verdict {
 func deadNodeVerdict(c *cluster, name, message string, evidence []Evidence) Verdict {
 	v := Verdict{
 		State: Waits, Cause: VolumeOnDeadNode, Actor: Nobody, Message: message, Evidence: evidence,
-		Next: []string{"kubectl get volumeattachments"}, Retried: detachesAfter,
+		Next: []shell.Command{kubectl("get", "volumeattachments")}, Retried: detachesAfter,
 	}
 	switch node := c.nodes[name]; {
 	case node == nil:

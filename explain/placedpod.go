@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 // judgePlacedPod judges a Pod that has a node: its claims, its node, its attachments, and then the kubelet.
@@ -48,7 +50,7 @@ func schedulerBypassed(pod *corev1.Pod, need storage) Verdict {
 			selectedEvidence(need.claim),
 			seen(refOf(kindClass, need.class), "volumeBindingMode", bindingMode(need.class)),
 		},
-		Next: []string{command("delete", of)}, Retried: "never, as long as spec.nodeName is set",
+		Next: []shell.Command{command("delete", of)}, Retried: "never, as long as spec.nodeName is set",
 	}
 }
 
@@ -71,7 +73,7 @@ func judgeAttachmentOf(c *cluster, pod *corev1.Pod, pv *corev1.PersistentVolume)
 		}
 		v.Evidence = append(v.Evidence, placed)
 		if v.Cause == AttachLimitReached {
-			v.Next = []string{command("delete", of)}
+			v.Actor, v.Next = User, []shell.Command{command("delete", of)}
 		}
 		return v, true
 	}
@@ -92,7 +94,7 @@ func judgeAttachmentOf(c *cluster, pod *corev1.Pod, pv *corev1.PersistentVolume)
 		State: Waits, Cause: BeingAttached, Actor: Nobody,
 		Message:  fmt.Sprintf("%s is to be attached to Node %s, and has no VolumeAttachment yet.", pv.Name, node),
 		Evidence: []Evidence{placed, seen(refOf(kindVolume, pv), "status.phase", string(pv.Status.Phase))},
-		Next:     []string{"kubectl get volumeattachments"}, Retried: "kube-controller-manager",
+		Next:     []shell.Command{kubectl("get", "volumeattachments")}, Retried: "kube-controller-manager",
 	}, true
 }
 
@@ -107,7 +109,7 @@ func onDeadNode(c *cluster, pod *corev1.Pod, evidence []Evidence) Verdict {
 		Message: fmt.Sprintf("Node %s of Pod %s %s.",
 			pod.Spec.NodeName, pod.Name, howDead(c, pod.Spec.NodeName)),
 		Evidence: evidence,
-		Next:     []string{command("describe", Ref{Kind: kindNode, Name: pod.Spec.NodeName})},
+		Next:     []shell.Command{command("describe", Ref{Kind: kindNode, Name: pod.Spec.NodeName})},
 		Retried:  "kube-controller-manager evicts the Pod after its tolerations' time",
 	}
 }
@@ -138,7 +140,7 @@ func judgeOnNode(c *cluster, pod *corev1.Pod, needs []storage) Verdict {
 		}
 		v.Cause, v.Actor = DriverFailed, ClusterAdmin
 		v.Message = fmt.Sprintf("Node %s can't mount a volume of Pod %s: %s", node, pod.Name, sentence(e.Text))
-		v.Evidence, v.Next, v.Retried = append(v.Evidence, placed), []string{describe(of)}, "kubelet, within 2 minutes"
+		v.Evidence, v.Next, v.Retried = append(v.Evidence, placed), []shell.Command{describe(of)}, "kubelet, within 2 minutes"
 		return v
 	}
 	if usesDriver && !c.isRead(kindCSINode, "") && !started && !slices.ContainsFunc(statuses, waitsMounted) {
@@ -161,7 +163,7 @@ func notStarted(pod *corev1.Pod, placed Evidence) Verdict {
 		Message: fmt.Sprintf("Pod %s is on Node %s and its volumes are there; it is not ready for another reason.",
 			pod.Name, pod.Spec.NodeName),
 		Evidence: []Evidence{placed, seen(of, "status.phase", string(pod.Status.Phase))},
-		Next:     []string{describe(of)}, Retried: "kubelet",
+		Next:     []shell.Command{describe(of)}, Retried: "kubelet",
 	}
 	field := "status.initContainerStatuses["
 	for i, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/internal/podclaims"
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 func judgePod(c *cluster, pod *corev1.Pod) Verdict {
@@ -34,7 +35,7 @@ func judgeDeletedPod(c *cluster, pod *corev1.Pod) Verdict {
 		Message: fmt.Sprintf("Pod %s has been going%s: its containers end and its volumes are unmounted.",
 			pod.Name, c.since(*pod.DeletionTimestamp)),
 		Evidence: []Evidence{seen(of, "metadata.deletionTimestamp", pod.DeletionTimestamp)},
-		Next:     []string{describe(of)}, Retried: "kubelet",
+		Next:     []shell.Command{describe(of)}, Retried: "kubelet",
 	}
 	if dead, evidence := isDead(c, pod.Spec.NodeName); dead && pod.Spec.NodeName != "" {
 		v.Cause, v.Evidence = NodeNotReady, slices.Concat(v.Evidence, []Evidence{seen(of, "spec.nodeName", pod.Spec.NodeName)}, evidence)
@@ -70,7 +71,7 @@ func judgeUnusableClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
 				State: Waits, Cause: ClaimNotFound, Actor: User,
 				Message:  fmt.Sprintf("There is no claim %s, which Pod %s names.", name, pod.Name),
 				Evidence: []Evidence{seen(of, "spec.volumes["+volume.Name+"]", volume), seen(ref, "metadata.name", "")},
-				Next:     []string{"kubectl get pvc --namespace " + pod.Namespace},
+				Next:     []shell.Command{kubectl("get", "pvc", "--namespace", pod.Namespace)},
 				Retried:  "scheduler, when there is such a claim",
 			}, true
 		case pod.Spec.NodeName == "" && claim.DeletionTimestamp != nil:

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -43,17 +46,31 @@ func judgeProvisioning(c *cluster, claim *corev1.PersistentVolumeClaim, class *s
 		return unknown(c, fmt.Sprintf("Claim %s has no volume yet, and whether a disk-provisioner leads could not be read.",
 			claim.Name), Ref{Kind: kindLease})
 	}
-	journaled := ""
-	if slices.ContainsFunc(c.Journal, func(r Request) bool { return r.ClaimUID == string(claim.UID) }) {
-		journaled = ", and disk-provisioner's journal has the request"
-	}
-	return Verdict{
+	return beingProvisioned(c, claim)
+}
+
+// beingProvisioned is the verdict on a claim that nothing speaks against. Its volume is being made if the journal has the request: without
+// that, all that is known is who is to make it.
+func beingProvisioned(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
+	lease, _ := c.leader()
+	verdict := Verdict{
 		State: Waits, Cause: BeingProvisioned, Actor: Nobody,
-		Message: fmt.Sprintf("The volume of claim %s is being made%s%s.", claim.Name, c.since(claim.CreationTimestamp),
-			journaled),
+		Message: fmt.Sprintf("The volume of claim %s is being made%s, and disk-provisioner's journal has the request.", claim.Name,
+			c.since(claim.CreationTimestamp)),
 		Evidence: []Evidence{seen(refOf(kindClaim, claim), "status.phase", string(claim.Status.Phase)), selectedEvidence(claim)},
-		Next:     []string{describe(refOf(kindClaim, claim))}, Retried: provisionerRetries,
+		Next:     []shell.Command{describe(refOf(kindClaim, claim))}, Retried: provisionerRetries,
 	}
+	if slices.ContainsFunc(c.Journal, func(r Request) bool { return r.ClaimUID == string(claim.UID) }) {
+		return verdict
+	}
+	verdict.Evidence = append(verdict.Evidence, seen(refOf(kindLease, lease), "spec.renewTime", lease.Spec.RenewTime))
+	begun := "has no request for it yet"
+	if !c.isRead(kindConfigMap, lease.Namespace) {
+		begun = "could not be read"
+	}
+	verdict.Message = fmt.Sprintf("Claim %s has no volume yet%s: a disk-provisioner leads, and its journal %s.", claim.Name,
+		c.since(claim.CreationTimestamp), begun)
+	return verdict
 }
 
 // judgeObstacle says whether the claim's own node, source or latest error keeps it from a volume.
@@ -93,9 +110,12 @@ func judgeSiblings(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bo
 
 // judgeLeader says whether nobody provisions the claims of the driver.
 func judgeLeader(c *cluster, class *storagev1.StorageClass) (Verdict, bool) {
-	lease, leads := c.leader()
-	if leads || !c.isRead(kindLease, "") {
+	lease, led := c.leader()
+	switch {
+	case !c.isRead(kindLease, "") || led == leads:
 		return Verdict{}, false
+	case led == mayLead:
+		return doubtedLeader(c, lease), true
 	}
 	verdict := noLeader(c, lease, fmt.Sprintf("No disk-provisioner leads for driver %s: it has no Lease.", c.Driver),
 		seen(refOf(kindClass, class), "provisioner", class.Provisioner))
@@ -111,6 +131,23 @@ func judgeLeader(c *cluster, class *storagev1.StorageClass) (Verdict, bool) {
 	return verdict, true
 }
 
+// doubtedLeader is the verdict on what waits for a disk-provisioner that leads by its Lease and may be gone.
+func doubtedLeader(c *cluster, lease *coordinationv1.Lease) Verdict {
+	when := fmt.Sprintf("was renewed last%s ago, which is long", strings.Replace(c.since(metav1.NewTime(renewed(lease))), " for", "", 1))
+	if renewed(lease).After(c.At) {
+		when = fmt.Sprintf("says that it was renewed at %s, which is in the future", renewed(lease).UTC().Format(time.RFC3339))
+	}
+	return Verdict{
+		State: Unknown,
+		Message: fmt.Sprintf("Whether a disk-provisioner leads for driver %s can't be told: its Lease %s. Nobody else leads before it ends, so see whether its holder is alive.",
+			c.Driver, when),
+		Evidence: []Evidence{seen(refOf(kindLease, lease), "spec.renewTime", lease.Spec.RenewTime),
+			seen(refOf(kindLease, lease), "spec.holderIdentity", lease.Spec.HolderIdentity),
+			seen(refOf(kindLease, lease), "spec.leaseDurationSeconds", lease.Spec.LeaseDurationSeconds)},
+		Next: []shell.Command{kubectl("--namespace", c.controllerNamespace(), "get", "pods")},
+	}
+}
+
 // noLeader is the verdict on what waits for a disk-provisioner that leads; nil stands for no Lease.
 func noLeader(c *cluster, lease *coordinationv1.Lease, message string, evidence Evidence) Verdict {
 	renewal := seen(Ref{Kind: kindLease, Name: request.ObjectName(c.Driver)}, "spec.renewTime", "")
@@ -121,7 +158,7 @@ func noLeader(c *cluster, lease *coordinationv1.Lease, message string, evidence 
 		State: Waits, Cause: NoProvisioner, Actor: ClusterAdmin,
 		Message:  message,
 		Evidence: []Evidence{evidence, renewal},
-		Next:     []string{"kubectl --namespace " + c.controllerNamespace() + " get pods"},
+		Next:     []shell.Command{kubectl("--namespace", c.controllerNamespace(), "get", "pods")},
 		Retried:  "as soon as a disk-provisioner leads",
 	}
 }
@@ -137,7 +174,7 @@ func judgeSelectedNode(c *cluster, claim *corev1.PersistentVolumeClaim, name str
 			State: Waits, Cause: SelectedNodeGone, Actor: Nobody,
 			Message:  fmt.Sprintf("Node %s, which is selected for claim %s, doesn't exist.", name, claim.Name),
 			Evidence: []Evidence{selectedEvidence(claim), seen(Ref{Kind: kindNode, Name: name}, "metadata.name", "")},
-			Next:     []string{"kubectl get nodes"},
+			Next:     []shell.Command{describe(refOf(kindClaim, claim))},
 			Retried:  "disk-provisioner removes the annotation after --node-grace (1m), then the scheduler chooses again",
 		}, true
 	case c.isRead(kindCSINode, "") && driverOn(c.csiNodes[name], c.Driver) == nil:
@@ -169,7 +206,7 @@ func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool
 	verdict := Verdict{
 		State: Waits, Cause: SnapshotNotReady, Actor: Nobody,
 		Evidence: []Evidence{seen(refOf(kindClaim, claim), field, value)},
-		Next:     []string{command("get", source)}, Retried: "disk-provisioner, when the snapshot is ready",
+		Next:     []shell.Command{lookAt(source, refOf(kindClaim, claim))}, Retried: "disk-provisioner, when the snapshot is ready",
 	}
 	at := slices.IndexFunc(c.Snapshots, func(s Snapshot) bool { return s.Namespace == source.Namespace && s.Name == source.Name })
 	switch {
@@ -197,6 +234,14 @@ func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool
 		verdict.Evidence = append(verdict.Evidence, seen(source, "status.error.message", snapshot.Error))
 	}
 	return verdict, true
+}
+
+// lookAt is the command that shows an object that may not be there; of a name that no object can have it shows who names it.
+func lookAt(object, by Ref) shell.Command {
+	if len(validation.IsDNS1123Subdomain(object.Name)) > 0 || object.Namespace != "" && len(validation.IsDNS1123Label(object.Namespace)) > 0 {
+		return describe(by)
+	}
+	return command("get", object)
 }
 
 // SourceOf returns the field that says what a claim is to be filled from, its value, and the source.
@@ -230,10 +275,14 @@ func judgeProvisioningError(c *cluster, claim *corev1.PersistentVolumeClaim, cla
 		verdict.Retried = "disk-provisioner, within seconds"
 	case ZoneSoldOut:
 		verdict.Evidence = append(verdict.Evidence, typeEvidence(class)...)
-		verdict.Next = []string{"kubectl get csistoragecapacities --all-namespaces"}
+		verdict.Next = []shell.Command{otherClasses()}
 		verdict.Retried = capacityRetries
-		verdict.Message = fmt.Sprintf("%s has no disk of class %s to give: %s",
-			cmp.Or(strings.Join(e.soldOut(), " and "), "No zone that is allowed"), class.Name, sentence(e.Text))
+		pod := &corev1.Pod{} // without wishes
+		if using := c.podsUsing(of); len(using) > 0 {
+			pod = using[0]
+		}
+		verdict.Message = fmt.Sprintf("%s has no disk of class %s to give: %s%s",
+			cmp.Or(strings.Join(e.soldOut(), " and "), "No zone that is allowed"), class.Name, sentence(e.Text), soldOutAdvice(pod))
 	case SnapshotNotReady:
 		return Verdict{}, false // of an earlier try: the snapshot has been judged
 	case DriverFailed:
@@ -262,7 +311,7 @@ func parameterRefused(claim *corev1.PersistentVolumeClaim, class *storagev1.Stor
 	}
 	verdict.Message = fmt.Sprintf("Class %s of claim %s is refused: %s", class.Name, claim.Name, sentence(e.Text))
 	verdict.Evidence = append([]Evidence{seen(ofClass, field, value)}, verdict.Evidence...)
-	verdict.Next = []string{command("get", ofClass, "--output", "yaml")}
+	verdict.Next = []shell.Command{command("get", ofClass, "--output", "yaml")}
 	verdict.Retried = "disk-provisioner, at once when the class is replaced"
 	return verdict
 }

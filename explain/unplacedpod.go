@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -19,7 +20,7 @@ func judgeUnplacedPod(c *cluster, pod *corev1.Pod) Verdict {
 			State: Waits, Cause: PodUnschedulable, Actor: User,
 			Message:  fmt.Sprintf("Pod %s has the scheduling gate %s.", pod.Name, gates[0].Name),
 			Evidence: []Evidence{seen(of, "spec.schedulingGates", gates)},
-			Next:     []string{describe(of)}, Retried: "scheduler, when whoever set the gate removes it",
+			Next:     []shell.Command{describe(of)}, Retried: "scheduler, when whoever set the gate removes it",
 		}
 	}
 	for _, need := range c.storageOf(pod) {
@@ -40,7 +41,7 @@ func judgeUnplacedPod(c *cluster, pod *corev1.Pod) Verdict {
 			State: Waits, Cause: PodUnschedulable, Actor: ClusterAdmin,
 			Message:  "The cluster has no nodes.",
 			Evidence: append([]Evidence{seen(of, "spec.nodeName", "")}, schedulerSaid(pod)...),
-			Next:     []string{"kubectl get nodes"}, Retried: "scheduler, when there is a node",
+			Next:     []shell.Command{kubectl("get", "nodes")}, Retried: "scheduler, when there is a node",
 		}
 	}
 	return judgeFeasible(c, pod)
@@ -141,7 +142,7 @@ func someNodeLeft(c *cluster, x *feasibility, left []int) Verdict {
 		State: Waits, Cause: BeingScheduled, Actor: Nobody,
 		Message:  message,
 		Evidence: evidence,
-		Next:     []string{describe(of)}, Retried: "scheduler, when something changes, and within 5 minutes",
+		Next:     []shell.Command{describe(of)}, Retried: "scheduler, when something changes, and within 5 minutes",
 	}
 }
 
@@ -181,32 +182,38 @@ func noNodeLeft(c *cluster, x *feasibility, set []*reason) Verdict {
 		v.Reasons = append(v.Reasons, Reason{Cause: r.cause, Message: r.message, Nodes: cmp.Or(r.count, len(r.nodes))})
 	}
 	of := refOf(kindPod, x.pod)
-	v.Actor, v.Next, v.Retried = User, []string{describe(of)}, "scheduler, when a node or another Pod changes"
+	v.Actor, v.Next, v.Retried = User, []shell.Command{describe(of)}, "scheduler, when a node or another Pod changes"
 	switch cause {
 	case NoNodeInVolumeZone:
 		v.Actor, v.Retried = ClusterAdmin, "scheduler, when a node of the zone is added or has room"
-		v.Next = []string{nodesOfZone(set)}
+		v.Next = []shell.Command{nodesOfZone(set)}
 		if event := autoscalerRefusal(c, of); event != nil {
 			autoscalerVerdict(&v, x.pod, event)
 		}
 	case VolumesInDifferentZones:
-		v.Retried, v.Next = "scheduler, in vain", []string{"kubectl get persistentvolumes " + strings.Join(volumesIn(set), " ")}
+		words := slices.Concat([]string{"get", "pvc"}, claimsIn(set), []string{"--namespace", x.pod.Namespace})
+		v.Retried, v.Next = "scheduler, in vain", []shell.Command{kubectl(words...)}
 	case ZoneSoldOut:
-		v.Retried = capacityRetries
-		v.Next = []string{"kubectl get csistoragecapacities --all-namespaces"}
+		v.Retried, v.Next = capacityRetries, []shell.Command{otherClasses()}
+		v.Message += soldOutAdvice(x.pod)
 	case AttachLimitReached:
-		v.Actor, v.Retried, v.Next = ClusterAdmin, "scheduler, when a volume is detached or a node is added", []string{"kubectl get csinodes"}
+		v.Actor, v.Retried, v.Next = ClusterAdmin, "scheduler, when a volume is detached or a node is added", []shell.Command{kubectl("get", "csinodes")}
 	case DriverNotOnNode, DriverNotReadyOnNode:
 		v.Actor, v.Retried = ClusterAdmin, "scheduler or kubelet, when the driver registers"
 		for _, r := range set {
 			if r.cause == cause {
-				v.Next = []string{podsOn(x.all[sole[r][0]].Name)}
+				v.Next = []shell.Command{podsOn(x.all[sole[r][0]].Name)}
 			}
 		}
 	case DiskTypeNotTaken:
-		v.Retried, v.Next = "scheduler, when a node that takes the type is added", []string{"kubectl get nodes --show-labels"}
+		v.Retried, v.Next = "scheduler, when a node that takes the type is added", []shell.Command{otherClasses()}
 	case AllowedTopologiesTooSmall:
 		v.Actor = ClusterAdmin
+		for _, r := range set {
+			if r.cause == cause {
+				v.Next = []shell.Command{command("get", r.evidence(nil)[0].Object, "--output", "yaml")}
+			}
+		}
 	}
 	return v
 }
@@ -260,6 +267,37 @@ func areApart(set []*reason, n int) bool {
 	return minimal(places, n) != nil
 }
 
+// claimsIn returns the claims of the volumes that are tied to places.
+func claimsIn(set []*reason) []string {
+	var names []string
+	for _, r := range set {
+		if r.volume != nil {
+			names = append(names, r.claim.Name)
+		}
+	}
+	return names
+}
+
+// otherClasses is the command that lists the classes with their disk types, for whoever may choose another one.
+func otherClasses() shell.Command {
+	return kubectl("get", "storageclasses", "--output", "custom-columns=CLASS:.metadata.name,DRIVER:.provisioner,TYPES:.parameters.type")
+}
+
+// soldOutAdvice says what the owner of a Pod can do about a zone without disks.
+func soldOutAdvice(pod *corev1.Pod) string {
+	advice := " A class with other disk types may have disks there"
+	wishes := ""
+	if len(pod.Spec.NodeSelector) > 0 {
+		wishes = "nodeSelector"
+	} else if pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil {
+		wishes = "node affinity"
+	}
+	if wishes != "" {
+		advice += fmt.Sprintf(", and without its %s Pod %s may go to a zone that has", wishes, pod.Name)
+	}
+	return advice + "."
+}
+
 func volumesIn(set []*reason) []string {
 	var names []string
 	for _, r := range set {
@@ -271,16 +309,16 @@ func volumesIn(set []*reason) []string {
 }
 
 // nodesOfZone is the command that lists the nodes of the zone that a set's first volume is in.
-func nodesOfZone(set []*reason) string {
+func nodesOfZone(set []*reason) shell.Command {
 	for _, r := range set {
 		if r.volume == nil {
 			continue
 		}
 		if zones := topology.ZonesOfVolume(r.volume); len(zones) > 0 {
-			return "kubectl get nodes --selector " + topology.WellKnownZoneKey + "=" + zones[0]
+			return kubectl("get", "nodes", "--selector", topology.WellKnownZoneKey+"="+zones[0])
 		}
 	}
-	return "kubectl get nodes"
+	return kubectl("get", "nodes")
 }
 
 // autoscalerVerdict turns a verdict about a full zone into one about the autoscaler that would not help.
@@ -288,7 +326,7 @@ func autoscalerVerdict(v *Verdict, pod *corev1.Pod, event *corev1.Event) {
 	v.Cause, v.Retried = AutoscalerWouldNotHelp, "autoscaler, at each of its rounds"
 	v.Message = strings.TrimSuffix(v.Message, ".") + "; the autoscaler adds no node: " + sentence(event.Message)
 	v.Evidence = append([]Evidence{eventSeen(event)}, v.Evidence...)
-	v.Next = []string{"kubectl get events --field-selector involvedObject.name=" + pod.Name + " --namespace " + pod.Namespace}
+	v.Next = []shell.Command{kubectl("get", "events", "--field-selector", "involvedObject.name="+pod.Name, "--namespace", pod.Namespace)}
 }
 
 // openings begin the sentence of a verdict about a Pod that no node can have.

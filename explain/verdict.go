@@ -1,5 +1,7 @@
 package explain
 
+import "github.com/topodisk/topodisk/internal/shell"
+
 // State says whether an object waits.
 type State string
 
@@ -44,7 +46,7 @@ type Verdict struct {
 	Evidence []Evidence `json:"evidence,omitempty"`
 	Actor    Actor      `json:"actor,omitempty"`
 	// Next are commands to type next, the most useful first.
-	Next []string `json:"next,omitempty"`
+	Next []shell.Command `json:"next,omitempty"`
 	// Retried says who tries again, and when.
 	Retried string `json:"retried,omitempty"`
 	// Reasons is an inclusion-minimal set of reasons that leaves a Pod no node: without any one of them some node would do.

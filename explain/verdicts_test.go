@@ -130,7 +130,7 @@ func formProblems(f *Facts, v Verdict) []string {
 	default:
 		complain(false, "no such state")
 	}
-	for _, next := range v.Next {
+	for _, next := range typed(v) {
 		complain(strings.HasPrefix(next, "kubectl ") && !strings.Contains(next, "NAME") && !strings.Contains(next, "  "), "a command is incomplete")
 	}
 	for _, e := range v.Evidence {
@@ -138,6 +138,14 @@ func formProblems(f *Facts, v Verdict) []string {
 		complain(there || e.Value == None, "evidence is not in the facts: "+textOf(e))
 	}
 	return problems
+}
+
+// typed returns a verdict's commands as they are typed.
+func typed(v Verdict) (commands []string) {
+	for _, c := range v.Next {
+		commands = append(commands, c.String())
+	}
+	return commands
 }
 
 func TestMessagesNameTheirObjects(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 func judgeVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
@@ -35,9 +37,12 @@ func volumeHeld(c *cluster, pv *corev1.PersistentVolume, isReleased bool) Verdic
 	of := refOf(kindVolume, pv)
 	v := heldByFinalizer(c, "PersistentVolume", of, pv)
 	v.Evidence = append(v.Evidence, phaseOf(pv))
-	v.Next, v.Retried = []string{describe(of)}, "kube-controller-manager, when its claim is gone"
+	v.Next, v.Retried = []shell.Command{describe(of)}, "kube-controller-manager, when its claim is gone"
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		v.Next = []shell.Command{describe(Ref{Kind: kindClaim, Namespace: ref.Namespace, Name: ref.Name})}
+	}
 	if isReleased {
-		v.Actor, v.Retried = ClusterAdmin, "by whoever owns the finalizer"
+		v.Actor, v.Next, v.Retried = ClusterAdmin, []shell.Command{describe(of)}, "by whoever owns the finalizer"
 	}
 	return v
 }
@@ -62,7 +67,7 @@ func otherDriversVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
 		State: Waits, Cause: OtherDriver, Actor: ClusterAdmin,
 		Message:  fmt.Sprintf("PersistentVolume %s is not of driver %s.", pv.Name, c.Driver),
 		Evidence: []Evidence{seen(refOf(kindVolume, pv), "spec.csi.driver", driver), phaseOf(pv)},
-		Next:     []string{describe(refOf(kindVolume, pv))}, Retried: "by that driver's provisioner",
+		Next:     []shell.Command{describe(refOf(kindVolume, pv))}, Retried: "by that driver's provisioner",
 	}
 }
 
@@ -92,17 +97,17 @@ func judgeReleased(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	return judgeDeletion(c, pv)
 }
 
-func volumeKept(pv *corev1.PersistentVolume, message string, next ...string) Verdict {
+func volumeKept(pv *corev1.PersistentVolume, message string, next ...shell.Command) Verdict {
 	return Verdict{
-		State: Waits, Cause: VolumeKept, Actor: User,
+		State: Waits, Cause: VolumeKept, Actor: ClusterAdmin,
 		Message:  message,
 		Evidence: []Evidence{phaseOf(pv), policyOf(pv)},
 		Next:     next, Retried: "never with Retain; else when the other PersistentVolume goes",
 	}
 }
 
-func patchPolicy(volume Ref, policy corev1.PersistentVolumeReclaimPolicy) string {
-	return command("patch", volume, "--patch", fmt.Sprintf(`'{"spec":{"persistentVolumeReclaimPolicy":"%s"}}'`, policy))
+func patchPolicy(volume Ref, policy corev1.PersistentVolumeReclaimPolicy) shell.Command {
+	return command("patch", volume, "--patch", fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":"%s"}}`, policy))
 }
 
 // sharer returns another PersistentVolume that keeps the disk: one of the same disk that is not itself being deleted with it.
@@ -137,8 +142,11 @@ func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 		verdict.Next, verdict.Retried = orElse(verdict.Next, describe(of)), provisionerRetries
 		return verdict
 	}
-	lease, leads := c.leader()
-	if !leads && c.isRead(kindLease, "") {
+	lease, led := c.leader()
+	if led == mayLead && c.isRead(kindLease, "") {
+		return doubtedLeader(c, lease)
+	}
+	if led == nobodyLeads && c.isRead(kindLease, "") {
 		return noLeader(c, lease, fmt.Sprintf("No disk-provisioner leads, so the disk of PersistentVolume %s is not deleted.", pv.Name), phaseOf(pv))
 	}
 	if needed := c.unreadOf(kindEvent, kindAttachment, kindLease); len(needed) > 0 {
@@ -149,7 +157,7 @@ func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 		State: Waits, Cause: BeingDeleted, Actor: Nobody,
 		Message:  fmt.Sprintf("The disk of PersistentVolume %s is being deleted.", pv.Name),
 		Evidence: []Evidence{phaseOf(pv), policyOf(pv)},
-		Next:     []string{describe(of)}, Retried: provisionerRetries,
+		Next:     []shell.Command{describe(of)}, Retried: provisionerRetries,
 	}
 }
 
@@ -171,6 +179,6 @@ func stillAttached(c *cluster, pv *corev1.PersistentVolume, a *storagev1.VolumeA
 		State: Waits, Cause: BeingDetached, Actor: Nobody,
 		Message:  fmt.Sprintf("PersistentVolume %s is still attached to Node %s, so its disk is not deleted.", pv.Name, node),
 		Evidence: evidence,
-		Next:     []string{attachmentYAML(a)}, Retried: "disk-provisioner, when the volume is detached",
+		Next:     []shell.Command{attachmentYAML(a)}, Retried: "disk-provisioner, when the volume is detached",
 	}
 }

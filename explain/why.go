@@ -1,16 +1,41 @@
 package explain
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topodisk/topodisk/internal/shell"
+)
 
 // Why says why the Facts' subject waits. It is Works if nothing holds the subject up, and Unknown if the Facts don't tell.
 func Why(f *Facts) Verdict {
 	c := newCluster(f)
 	verdict := judge(c, f.Subject)
 	verdict.Subject = f.Subject
+	if verdict.Actor == User || verdict.Actor == Nobody {
+		verdict.Next = inNamespace(verdict.Next, f.Subject)
+	}
 	if verdict.State != Unknown {
 		verdict.Missing = c.missed
 	}
 	return verdict
+}
+
+// inNamespace returns those commands that the owner of a Pod or claim may run, who has rights in its namespace and may read classes.
+func inNamespace(next []shell.Command, subject Ref) []shell.Command {
+	if subject.Namespace == "" {
+		return next
+	}
+	there := " " + shell.New("--namespace", subject.Namespace).String()
+	foreign := func(c shell.Command) bool {
+		return !strings.HasSuffix(c.String(), there) && !strings.HasPrefix(c.String(), "kubectl get storageclasses")
+	}
+	own := slices.DeleteFunc(slices.Clone(next), foreign)
+	if len(own) == 0 && len(next) > 0 {
+		own = append(own, describe(subject))
+	}
+	return own
 }
 
 // judge finds the subject and judges it.

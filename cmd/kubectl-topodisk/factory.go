@@ -11,21 +11,27 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // defaultDriver is diskdriver.DefaultName.
 const defaultDriver = "diskplugin.csi.alibabacloud.com"
 
-// factory hands the commands what they share: the streams, and clients of the cluster that kubectl's flags name.
+// factory hands the commands what they share: the streams, which escape what they are given, and clients of the cluster that kubectl's
+// flags name.
 type factory struct {
 	genericiooptions.IOStreams
+	screen *screen // what Out writes to
 	config *genericclioptions.ConfigFlags
 }
 
 func newFactory(streams genericiooptions.IOStreams) *factory {
+	screen := newScreen(streams.Out)
+	streams.Out, streams.ErrOut = screen, escape.NewWriter(streams.ErrOut)
 	config := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)
 	config.CacheDir = nil // nothing is discovered, so there is nothing to cache
-	return &factory{IOStreams: streams, config: config}
+	return &factory{IOStreams: streams, screen: screen, config: config}
 }
 
 // restConfig returns how the cluster is reached. Its error names the kubeconfig's mistake.

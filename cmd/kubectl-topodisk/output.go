@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // apiVersion of what --output=json and the like print.
@@ -87,5 +90,30 @@ func (o *output) print(to io.Writer, kind string, object any) error {
 	}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
+	switch format := *o.flags.OutputFormat; {
+	case (format == "yaml" || format == "kyaml") && !escape.Is(string(text)): // they can't be escaped there, but JSON is YAML, too
+		printer = &printers.JSONPrinter{}
+	case !slices.Contains([]string{"json", "yaml", "kyaml"}, format) && !strings.HasPrefix(format, "jsonpath-as-json"): // a template shows values as they are
+		u.Object, _ = escapedStrings(u.Object).(map[string]any)
+	}
 	return printer.PrintObj(u, to)
+}
+
+// escapedStrings returns a value of JSON with all its strings escaped.
+func escapedStrings(value any) any {
+	switch v := value.(type) {
+	case string:
+		return escape.Text(v)
+	case []any:
+		for i := range v {
+			v[i] = escapedStrings(v[i])
+		}
+	case map[string]any:
+		escaped := make(map[string]any, len(v))
+		for key, inner := range v {
+			escaped[escape.Text(key)] = escapedStrings(inner)
+		}
+		return escaped
+	}
+	return value
 }

@@ -53,7 +53,7 @@ func whyOf(t *testing.T, path string) string {
 		t.Fatalf("%s: %v", path, err)
 	}
 	verdict, printed := explain.Why(facts), &bytes.Buffer{}
-	if err := printVerdict(printed, terminal{width: pageWidth}, &verdict); err != nil {
+	if err := printVerdict(&screen{out: printed, width: pageWidth}, &verdict); err != nil {
 		t.Fatal(err)
 	}
 	return commandOf(t, facts.Subject) + printed.String()

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // Exit codes of every command, as kubectl diff has them: 1 is an answer, and only what is above is an error.
@@ -37,7 +39,8 @@ func exitCode(found, unknown bool) error {
 
 // run runs the program and returns the exit code.
 func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
-	root := newRoot(newFactory(streams))
+	f := newFactory(streams)
+	root := newRoot(f)
 	root.SetArgs(args)
 	executed, err := root.ExecuteContextC(ctx)
 	var exit exitError
@@ -47,10 +50,10 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	case errors.As(err, &exit):
 		return int(exit)
 	}
-	fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+	fmt.Fprintf(f.ErrOut, "error: %s\n", escape.Text(err.Error()))
 	var usage *usageError
 	if errors.As(err, &usage) {
-		fmt.Fprintf(streams.ErrOut, "See '%s --help' for usage.\n", executed.CommandPath())
+		fmt.Fprintf(f.ErrOut, "See '%s --help' for usage.\n", executed.CommandPath())
 	}
 	return exitFailed
 }

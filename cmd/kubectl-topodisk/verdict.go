@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 // What people are shown of a verdict: a headline, then a section for each thing that it says.
@@ -21,26 +21,31 @@ type section struct {
 const titleWidth = 10
 
 // printVerdict prints a verdict for people.
-func printVerdict(out io.Writer, t terminal, v *explain.Verdict) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n\n", headline(t, v))
-	for _, s := range sectionsOf(v) {
-		t.writeSection(&text, s)
+func printVerdict(s *screen, v *explain.Verdict) error {
+	p := &page{on: s}
+	p.addHeadline(v)
+	for _, section := range sectionsOf(v) {
+		p.addSection(section)
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return p.show()
 }
 
-// headline names the object, its state and the cause.
-func headline(t terminal, v *explain.Verdict) string {
-	name := t.styled(bold, v.Subject.String())
+// addHeadline names the object, its state and the cause.
+func (p *page) addHeadline(v *explain.Verdict) {
+	p.addStyled(bold, v.Subject.String())
 	switch v.State {
 	case explain.Works:
-		return name + " " + t.styled(green, "does not wait")
+		p.add(" ")
+		p.addStyled(green, "does not wait")
 	case explain.Waits:
-		return name + " " + t.styled(yellow, "waits: "+string(v.Cause))
+		p.add(" ")
+		p.addStyled(yellow, "waits: "+string(v.Cause))
+	default:
+		p.add(": ")
+		p.addStyled(magenta, "unknown")
 	}
-	return name + ": " + t.styled(magenta, "unknown")
+	p.endLine()
+	p.endLine()
 }
 
 // actorTexts say who must act.
@@ -59,7 +64,7 @@ func sectionsOf(v *explain.Verdict) []section {
 		{title: "Evidence", paragraphs: evidenceTexts(v.Evidence)},
 		{title: "Answer", paragraphs: answerTexts(v.Error)},
 		{title: "Who acts", paragraphs: []string{actorTexts[v.Actor]}},
-		{title: "Next", paragraphs: v.Next, commands: true},
+		{title: "Next", paragraphs: commandTexts(v.Next), commands: true},
 		{title: "Retried", paragraphs: []string{v.Retried}},
 		{title: "Not read", paragraphs: unreadTexts(v.Missing)},
 	}
@@ -84,12 +89,19 @@ func reasonTexts(reasons []explain.Reason) (texts []string) {
 	return texts
 }
 
+func commandTexts(commands []shell.Command) (texts []string) {
+	for _, c := range commands {
+		texts = append(texts, c.String())
+	}
+	return texts
+}
+
 // maxValue is how many characters of a value people are shown; --output=yaml has all of it.
 const maxValue = 300
 
 func evidenceTexts(evidence []explain.Evidence) (texts []string) {
 	for _, e := range evidence {
-		value := strings.Join(strings.Fields(e.Value), " ")
+		value := e.Value
 		if runes := []rune(value); len(runes) > maxValue {
 			value = string(runes[:maxValue]) + "..."
 		}
@@ -127,19 +139,21 @@ func unreadTexts(unread []explain.Unread) (texts []string) {
 	return texts
 }
 
-// writeSection writes a section, its title in the first column.
-func (t terminal) writeSection(text *strings.Builder, s section) {
-	title := fmt.Sprintf("%-*s", titleWidth, s.title)
-	for _, paragraph := range s.paragraphs {
+// addSection adds a section, its title in the first column.
+func (p *page) addSection(of section) {
+	title := fmt.Sprintf("%-*s", titleWidth, of.title)
+	for _, paragraph := range of.paragraphs {
 		lines := []string{paragraph}
-		if !s.commands {
-			lines = t.wrap(paragraph, titleWidth+hanging)
+		if !of.commands {
+			lines = p.on.wrap(paragraph, titleWidth+hanging)
 		}
 		for i, line := range lines {
+			p.addStyled(faint, title)
 			if i > 0 {
-				line = strings.Repeat(" ", hanging) + line
+				p.add(strings.Repeat(" ", hanging))
 			}
-			fmt.Fprintf(text, "%s%s\n", t.styled(faint, title), line)
+			p.add(line)
+			p.endLine()
 			title = strings.Repeat(" ", titleWidth)
 		}
 	}

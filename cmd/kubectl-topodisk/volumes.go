@@ -19,6 +19,7 @@ import (
 	"github.com/topodisk/topodisk/explain/prices"
 	"github.com/topodisk/topodisk/explain/survey"
 	"github.com/topodisk/topodisk/explain/usage"
+	"github.com/topodisk/topodisk/internal/escape"
 	"github.com/topodisk/topodisk/internal/sleep"
 )
 
@@ -211,7 +212,7 @@ func (o *volumesOptions) watchRows(ctx context.Context, f *factory, l *lister, l
 func sayUnread(f *factory, unread, before []string) []string {
 	for _, u := range unread {
 		if !slices.Contains(before, u) {
-			fmt.Fprintln(f.ErrOut, "not read:", u)
+			fmt.Fprintln(f.ErrOut, "not read:", escape.Text(u))
 		}
 	}
 	return unread

@@ -82,7 +82,7 @@ func (o *whyOptions) run(ctx context.Context) error {
 		}
 	}
 	verdict := explain.Why(facts)
-	err = o.out.show(o.Out, "Verdict", &verdict, func(to io.Writer) error { return printVerdict(to, terminalOf(to), &verdict) })
+	err = o.out.show(o.Out, "Verdict", &verdict, func(io.Writer) error { return printVerdict(o.screen, &verdict) })
 	if err != nil {
 		return err
 	}

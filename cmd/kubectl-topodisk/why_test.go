@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/explain/collect"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/test/golden"
 )
 
@@ -97,7 +98,7 @@ func TestEveryVerdictIsPrinted(t *testing.T) {
 		if code != exitFound || diagnostics != "" {
 			t.Errorf("%s: exit code %d, printed %s", path, code, diagnostics)
 		}
-		for _, said := range append([]string{string(v.Cause), v.Message, v.Retried}, v.Next...) {
+		for _, said := range append([]string{string(v.Cause), v.Message, v.Retried}, commandTexts(v.Next)...) {
 			if !strings.Contains(out, said) {
 				t.Errorf("%s: %q is not printed:\n%s", path, said, out)
 			}
@@ -122,7 +123,8 @@ var everything = &explain.Verdict{
 		{Object: explain.Ref{Kind: "CSINode", Name: "worker-1"}, Field: "spec.drivers"},
 		{Object: explain.Ref{Kind: "Event", Namespace: "shop", Name: "db-0.1"}, Field: "message", Value: strings.Repeat("long ", 100)},
 	},
-	Actor: explain.ClusterAdmin, Next: []string{"kubectl get nodes --selector topology.kubernetes.io/zone=cn-hangzhou-h,kubernetes.io/os=linux", "kubectl get pods"},
+	Actor: explain.ClusterAdmin, Next: []shell.Command{
+		shell.New("kubectl", "get", "nodes", "--selector", "topology.kubernetes.io/zone=cn-hangzhou-h,kubernetes.io/os=linux"), shell.New("kubectl", "get", "pods")},
 	Retried: "scheduler, when a node of the zone is added or has room",
 	Reasons: []explain.Reason{{Cause: explain.PodUnschedulable, Message: "too little cpu is left", Nodes: 1}, {Cause: explain.NoNodeInVolumeZone, Message: "another zone", Nodes: 12}},
 	Missing: []explain.Unread{{Kind: "Pod", Namespace: "till", Reason: "pods is forbidden"}, {Kind: "Node", Reason: "nodes is forbidden"}},
@@ -133,10 +135,11 @@ func TestVerdictsAreShownToPeople(t *testing.T) {
 	var out bytes.Buffer
 	works := &explain.Verdict{Subject: explain.Ref{Kind: "Node", Name: "worker-1"}, State: explain.Works, Message: "Node worker-1 takes disks."}
 	unknown := &explain.Verdict{Subject: explain.Ref{Kind: "Node", Name: "worker-1"}, State: explain.Unknown, Message: "CSINodes could not be read."}
-	for _, terminal := range []terminal{{}, {width: 80}, {width: 80, colour: true}, {width: 24}} {
-		fmt.Fprintf(&out, "--- %d columns, colours: %v\n", terminal.width, terminal.colour)
+	for _, s := range []screen{{}, {width: 80}, {width: 80, colour: true}, {width: 24}} {
+		fmt.Fprintf(&out, "--- %d columns, colours: %v\n", s.width, s.colour)
+		s.out = &out
 		for _, v := range []*explain.Verdict{everything, works, unknown} {
-			if err := printVerdict(&out, terminal, v); err != nil {
+			if err := printVerdict(&s, v); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintln(&out)
@@ -147,7 +150,7 @@ func TestVerdictsAreShownToPeople(t *testing.T) {
 
 func TestLinesAreNotWiderThanTheTerminal(t *testing.T) {
 	var out strings.Builder
-	if err := printVerdict(&out, terminal{width: 60}, everything); err != nil {
+	if err := printVerdict(&screen{out: &out, width: 60}, everything); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {

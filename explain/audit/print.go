@@ -7,17 +7,26 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // Print writes the report as text: what was compared, a line for each finding, other clusters, and what was not checked. now is for ages.
 func (r *Report) Print(out io.Writer, now time.Time) error {
-	fmt.Fprintln(out, r.summary())
+	shown := *r
+	shown.Currency = escape.Text(r.Currency)
+	r, out = &shown, escape.NewWriter(out)
+	fmt.Fprintln(out, escape.Text(r.summary()))
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	if len(r.Findings) > 0 {
 		fmt.Fprintln(table, strings.Join(r.header(), "\t"))
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintln(table, strings.Join(r.cells(f, now), "\t"))
+		cells := r.cells(f, now)
+		for i := range cells {
+			cells[i] = escape.Text(cells[i])
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -25,7 +34,7 @@ func (r *Report) Print(out io.Writer, now time.Time) error {
 	r.printTotals(out)
 	r.printOthers(out)
 	for _, u := range r.Unread {
-		fmt.Fprintf(out, "not read: %s: %s%s\n", u.What, u.Reason, notChecked(u.Kinds))
+		fmt.Fprintf(out, "not read: %s: %s%s\n", escape.Text(u.What), escape.Text(u.Reason), notChecked(u.Kinds))
 	}
 	if len(r.Findings) == 0 && len(r.Unread) == 0 {
 		fmt.Fprintln(out, "every disk has its PersistentVolume, every PersistentVolume its disk, and nothing is under way")
@@ -146,7 +155,7 @@ func (r *Report) printTotals(out io.Writer) {
 
 func (r *Report) printOthers(out io.Writer) {
 	for _, o := range r.Others {
-		fmt.Fprintf(out, "tagged with cluster %s, which may be alive elsewhere: %d disks, %d GiB, %d snapshots", o.Cluster, o.Disks, o.GiB, o.Snapshots)
+		fmt.Fprintf(out, "tagged with cluster %s, which may be alive elsewhere: %d disks, %d GiB, %d snapshots", escape.Text(o.Cluster), o.Disks, o.GiB, o.Snapshots)
 		if o.CostPerMonth != nil {
 			fmt.Fprintf(out, ", %.2f %s a month for the disks", *o.CostPerMonth, r.Currency)
 		}

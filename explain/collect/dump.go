@@ -1,20 +1,29 @@
 package collect
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
-// WriteDump writes facts as YAML, for ReadDump.
+// WriteDump writes facts as YAML, for ReadDump. People look at it, too: what they must not see as it is YAML has no escapes for outside
+// of quotes, so that facts with such characters are written as JSON, which is YAML as well.
 func WriteDump(to io.Writer, facts *explain.Facts) error {
-	text, err := yaml.Marshal(facts)
+	text, err := json.MarshalIndent(facts, "", " ")
 	if err != nil {
 		return err
 	}
+	if escape.Is(string(text)) {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+	}
+	to = escape.NewWriter(to)
 	_, err = to.Write(text)
 	return err
 }

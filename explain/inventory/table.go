@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // Columns say which columns a table has besides those that it always has.
@@ -27,7 +28,7 @@ func Table(rows []Row, c Columns, now time.Time) *metav1.Table {
 	for _, r := range rows {
 		var cells []any
 		for _, column := range columns(c, now) {
-			cells = append(cells, cmp.Or(column.of(r), "-"))
+			cells = append(cells, escape.Text(cmp.Or(column.of(r), "-")))
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
 	}

@@ -3,7 +3,6 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -30,14 +30,9 @@ func DefaultOptions() Options {
 // usualNamespace is the namespace that topodisk is installed in unless the Secret with the credentials is in another.
 const usualNamespace = "kube-system"
 
-var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:=@,+%-]+$`)
-
-// quote returns a word as a POSIX shell takes it.
-func quote(word string) string {
-	if harmless.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+// kubectlIn returns a kubectl command for a namespace.
+func kubectlIn(namespace string, words ...string) shell.Command {
+	return shell.New(append([]string{"kubectl", "-n", namespace}, words...)...)
 }
 
 // installation is what `helm install` sets.
@@ -53,7 +48,7 @@ type installation struct {
 }
 
 // command returns `helm install`.
-func (in installation) command(o Options) string {
+func (in installation) command(o Options) shell.Command {
 	sets := []string{"region=" + in.region, "image.repository=" + o.Image, "credentials.existingSecret=" + in.secret}
 	if in.clusterID != "" {
 		sets = append(sets, "clusterID="+in.clusterID)
@@ -70,11 +65,11 @@ func (in installation) command(o Options) string {
 	if in.groups {
 		sets = append(sets, "csiSnapshotter.featureGates=CSIVolumeGroupSnapshot=true")
 	}
-	line := fmt.Sprintf("helm install topodisk %s --namespace %s", quote(o.Chart), in.namespace)
+	install := shell.New("helm", "install", "topodisk", o.Chart, "--namespace", in.namespace)
 	for _, set := range sets {
-		line += " \\\n  --set " + quote(set)
+		install = install.Line("--set", set)
 	}
-	return line
+	return install
 }
 
 // step is the installation itself, with hints of what is to be put in by hand.
@@ -89,7 +84,7 @@ func (in installation) step(o Options, hints ...string) Step {
 	if text != "" {
 		text = strings.ToUpper(text[:1]) + text[1:] + "."
 	}
-	return Step{Title: "Install topodisk", ByHand: text, Commands: []string{in.command(o)}}
+	return Step{Title: "Install topodisk", ByHand: text, Commands: []shell.Command{in.command(o)}}
 }
 
 // noRegion stands in commands for the region that no node tells.
@@ -133,17 +128,17 @@ func credentialsStep(in installation) Step {
 		Title: "Make the credentials",
 		ByHand: "Write an access key with the policy of deploy/ram-policy.json into two files; or use OIDC (credentials.source=oidc), " +
 			"see docs/install.md.",
-		Commands: []string{fmt.Sprintf("kubectl -n %s create secret generic %s", in.namespace, in.secret) +
-			" \\\n  --from-file=access-key-id=./access-key-id --from-file=access-key-secret=./access-key-secret"},
+		Commands: []shell.Command{kubectlIn(in.namespace, "create", "secret", "generic", in.secret).
+			Line("--from-file=access-key-id=./access-key-id", "--from-file=access-key-secret=./access-key-secret")},
 	}
 }
 
 // rolloutStep waits until topodisk serves.
 func rolloutStep(in installation) Step {
-	return Step{Title: "See that it works", Commands: []string{
-		fmt.Sprintf("kubectl -n %s rollout status deployment/topodisk-controller daemonset/topodisk-node --timeout=5m", in.namespace),
-		"kubectl get csinodes --output custom-columns='NODE:.metadata.name,DRIVERS:.spec.drivers[*].name'",
-		"kubectl get events --all-namespaces --field-selector type=Warning",
+	return Step{Title: "See that it works", Commands: []shell.Command{
+		kubectlIn(in.namespace, "rollout", "status", "deployment/topodisk-controller", "daemonset/topodisk-node", "--timeout=5m"),
+		shell.New("kubectl", "get", "csinodes", "--output", "custom-columns=NODE:.metadata.name,DRIVERS:.spec.drivers[*].name"),
+		shell.New("kubectl", "get", "events", "--all-namespaces", "--field-selector", "type=Warning"),
 	}}
 }
 
@@ -154,16 +149,15 @@ func uninstallSteps(in installation) []Step {
 		Title: "Stop topodisk's controller",
 		ByHand: "The last command must print nothing: it names claims (by UID) whose disks may be made and not saved yet. " +
 			"If it prints any, scale back to 2 replicas until the metric topodisk_provisioner_creates_in_flight is 0, and begin anew.",
-		Commands: []string{
-			fmt.Sprintf("kubectl -n %s scale deployment topodisk-controller --replicas=0", in.namespace),
-			fmt.Sprintf("kubectl -n %s wait pod --for=delete --timeout=2m", in.namespace) +
-				" \\\n  --selector=" + explain.ControllerSelector,
-			fmt.Sprintf("kubectl -n %s get configmap --selector=%s", in.namespace, journal) +
-				" \\\n  --output=go-template='{{range .items}}{{range $claim, $order := .data}}{{$claim}}{{\"\\n\"}}{{end}}{{end}}'",
+		Commands: []shell.Command{
+			kubectlIn(in.namespace, "scale", "deployment", "topodisk-controller", "--replicas=0"),
+			kubectlIn(in.namespace, "wait", "pod", "--for=delete", "--timeout=2m").Line("--selector=" + explain.ControllerSelector),
+			kubectlIn(in.namespace, "get", "configmap", "--selector="+journal).
+				Line(`--output=go-template={{range .items}}{{range $claim, $order := .data}}{{$claim}}{{"\n"}}{{end}}{{end}}`),
 		},
 	}, {
 		Title:    "Take topodisk away",
-		Commands: []string{"helm uninstall topodisk --namespace " + in.namespace},
+		Commands: []shell.Command{shell.New("helm", "uninstall", "topodisk", "--namespace", in.namespace)},
 	}}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -57,7 +58,7 @@ func findServing(f *Facts, p *Plan) {
 	}
 	if object := f.driverObject(); object != nil && !taken {
 		p.find(Note, explain.Ref{Kind: "CSIDriver", Name: object.Name},
-			"exists, and nothing serves it: it stays as it is unless you delete it (`kubectl delete csidriver %s`)", object.Name)
+			"exists, and nothing serves it: it stays as it is unless you delete it (`%s`)", shell.New("kubectl", "delete", "csidriver", object.Name))
 	}
 }
 

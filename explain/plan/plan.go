@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 // Kind says what a Plan is about.
@@ -54,8 +55,8 @@ type Serving struct {
 type Step struct {
 	Title string `json:"title"`
 	// ByHand is what no command does.
-	ByHand   string   `json:"byHand,omitempty"`
-	Commands []string `json:"commands,omitempty"`
+	ByHand   string          `json:"byHand,omitempty"`
+	Commands []shell.Command `json:"commands,omitempty"`
 }
 
 // Unchecked is what the plan can't tell.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -224,10 +225,10 @@ func (t *takeover) steps() {
 	var driver []Step
 	if object := t.driverObject(); object != nil && install {
 		driver = append(driver, Step{Title: "Delete the CSIDriver object, so that the chart makes topodisk's own; volumes don't mind",
-			Commands: []string{"kubectl delete csidriver " + t.Driver + " --ignore-not-found"}})
+			Commands: []shell.Command{shell.New("kubectl", "delete", "csidriver", t.Driver, "--ignore-not-found")}})
 		if len(releases) == 0 {
 			back = append(back, Step{Title: "Make the CSIDriver object anew",
-				Commands: []string{"kubectl create --filename " + copyOf(t.driverRef())}})
+				Commands: []shell.Command{shell.New("kubectl", "create", "--filename", copyOf(t.driverRef()))}})
 		}
 	}
 	if !install {
@@ -252,14 +253,14 @@ func (t *takeover) remakeDriverObject() Step {
 	step := Step{
 		Title:    "Make topodisk's CSIDriver object anew, which goes with the other chart's disk driver",
 		ByHand:   "Use the version of topodisk's chart that is installed.",
-		Commands: []string{"kubectl delete csidriver " + t.Driver + " --ignore-not-found"},
+		Commands: []shell.Command{shell.New("kubectl", "delete", "csidriver", t.Driver, "--ignore-not-found")},
 	}
 	if own := t.own[0].manager(); own.release != "" {
 		step.Commands = append(step.Commands,
-			fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", own.release, quote(t.options.Chart), own.namespace))
+			shell.New("helm", "upgrade", own.release, t.options.Chart, "--namespace", own.namespace, "--reset-then-reuse-values"))
 	} else {
 		step.ByHand = "Use the version of topodisk's manifests that is installed."
-		step.Commands = append(step.Commands, "kubectl apply --kustomize deploy")
+		step.Commands = append(step.Commands, shell.New("kubectl", "apply", "--kustomize", "deploy"))
 	}
 	return step
 }
@@ -291,12 +292,12 @@ func (t *takeover) driverRef() explain.Ref { return explain.Ref{Kind: "CSIDriver
 func (t *takeover) copies(install bool) Step {
 	step := Step{Title: "Keep copies of what is changed"}
 	if t.driverObject() != nil && install {
-		step.Commands = append(step.Commands, fmt.Sprintf("kubectl get csidriver %s --output yaml > %s", t.Driver, copyOf(t.driverRef())))
+		step.Commands = append(step.Commands, shell.New("kubectl", "get", "csidriver", t.Driver, "--output", "yaml").To(copyOf(t.driverRef())))
 	}
 	for i := range t.leaving {
 		s := &t.leaving[i]
 		step.Commands = append(step.Commands,
-			fmt.Sprintf("kubectl -n %s get %s --output yaml > %s", s.Namespace, s.resource(), copyOf(s.ref())))
+			kubectlIn(s.Namespace, "get", s.resource(), "--output", "yaml").To(copyOf(s.ref())))
 	}
 	return step
 }
@@ -329,13 +330,13 @@ func (t *takeover) workloadOff(s *server) (off Step, back []Step) {
 	off = Step{
 		Title:  fmt.Sprintf("Switch disks off in %s %s, which goes on serving %s", s.Kind, s.Name, others(s, t.Driver)),
 		ByHand: hint,
-		Commands: []string{
-			fmt.Sprintf("kubectl -n %s patch %s --type=strategic --patch %s", s.Namespace, s.resource(), quote(patch)),
-			fmt.Sprintf("kubectl -n %s rollout status %s --timeout=10m", s.Namespace, s.resource()),
+		Commands: []shell.Command{
+			kubectlIn(s.Namespace, "patch", s.resource(), "--type=strategic", "--patch", patch),
+			kubectlIn(s.Namespace, "rollout", "status", s.resource(), "--timeout=10m"),
 		},
 	}
-	undo := fmt.Sprintf("kubectl -n %s rollout undo %s", s.Namespace, s.resource())
-	return off, []Step{{Title: fmt.Sprintf("Switch disks on again in %s %s", s.Kind, s.Name), Commands: []string{undo}}}
+	undo := kubectlIn(s.Namespace, "rollout", "undo", s.resource())
+	return off, []Step{{Title: fmt.Sprintf("Switch disks on again in %s %s", s.Kind, s.Name), Commands: []shell.Command{undo}}}
 }
 
 // others names what a workload serves besides the driver.
@@ -350,14 +351,15 @@ func others(s *server, driver string) string {
 // wholeOff stops a workload that serves nothing but the driver.
 func (t *takeover) wholeOff(s *server, hint string) (off Step, back []Step) {
 	if s.Kind == "DaemonSet" {
-		stop := fmt.Sprintf("kubectl -n %s delete daemonset %s --cascade=foreground", s.Namespace, s.Name)
-		start := "kubectl create --filename " + copyOf(s.ref())
-		return Step{Title: "Stop the node plugin: Pods keep their disks, and new ones wait for topodisk's", ByHand: hint, Commands: []string{stop}},
-			[]Step{{Title: "Start the node plugin again", Commands: []string{start}}}
+		stop := kubectlIn(s.Namespace, "delete", "daemonset", s.Name, "--cascade=foreground")
+		start := shell.New("kubectl", "create", "--filename", copyOf(s.ref()))
+		return Step{Title: "Stop the node plugin: Pods keep their disks, and new ones wait for topodisk's", ByHand: hint, Commands: []shell.Command{stop}},
+			[]Step{{Title: "Start the node plugin again", Commands: []shell.Command{start}}}
 	}
-	stop := fmt.Sprintf("kubectl -n %s scale %s --replicas=0", s.Namespace, s.resource())
-	start := fmt.Sprintf("kubectl -n %s scale %s --replicas=%d", s.Namespace, s.resource(), s.Replicas)
-	return Step{Title: "Stop the controller", ByHand: hint, Commands: []string{stop}}, []Step{{Title: "Start the controller again", Commands: []string{start}}}
+	stop := kubectlIn(s.Namespace, "scale", s.resource(), "--replicas=0")
+	start := kubectlIn(s.Namespace, "scale", s.resource(), fmt.Sprintf("--replicas=%d", s.Replicas))
+	return Step{Title: "Stop the controller", ByHand: hint, Commands: []shell.Command{stop}},
+		[]Step{{Title: "Start the controller again", Commands: []shell.Command{start}}}
 }
 
 // incumbentChart is the chart whose values are known here.
@@ -386,7 +388,7 @@ func (t *takeover) releaseOff(m manager) (keep, off []Step, back Step) {
 		step := Step{Title: fmt.Sprintf("Keep the classes of release %s, which the chart would delete with its disk driver", m.release)}
 		for _, kind := range kinds {
 			step.Commands = append(step.Commands,
-				fmt.Sprintf("kubectl annotate %s %s helm.sh/resource-policy=keep --overwrite", kind, strings.Join(kept[kind], " ")))
+				shell.New(slices.Concat([]string{"kubectl", "annotate", kind}, kept[kind], []string{"helm.sh/resource-policy=keep", "--overwrite"})...))
 		}
 		keep = []Step{step}
 	}
@@ -394,35 +396,36 @@ func (t *takeover) releaseOff(m manager) (keep, off []Step, back Step) {
 	if t.releaseServesOnly(m) {
 		values = append(values, "controller.enabled=false", "plugin.enabled=false")
 	}
-	name, which := quote(t.options.OtherChart), ""
-	if version, named := strings.CutPrefix(m.chart, incumbentChart+"-"); named {
-		which = " --version " + version
-	}
-	hint := ""
+	name, hint := t.options.OtherChart, ""
 	if t.options.OtherChart == "" {
 		name = incumbentChart
-		hint = fmt.Sprintf("Put in for %s where you have that chart, of the version that `helm list --namespace %s` shows, or give --other-chart. "+
-			"If it shows another chart, that one's values are not known here.", name, m.namespace)
+		hint = fmt.Sprintf("Put in for %s where you have that chart, of the version that `%s` shows, or give --other-chart. "+
+			"If it shows another chart, that one's values are not known here.", name, shell.New("helm", "list", "--namespace", m.namespace))
 	}
-	upgrade := fmt.Sprintf("helm upgrade %s %s%s --namespace %s --reuse-values --wait", m.release, name, which, m.namespace)
+	words := []string{"helm", "upgrade", m.release, name}
+	if version, named := strings.CutPrefix(m.chart, incumbentChart+"-"); named {
+		words = append(words, "--version", version)
+	}
+	upgrade := shell.New(append(words, "--namespace", m.namespace, "--reuse-values", "--wait")...)
 	for _, value := range values {
-		upgrade += " \\\n  --set " + value
+		upgrade = upgrade.Line("--set", value)
 	}
-	off = []Step{{Title: fmt.Sprintf("Switch disks off in Helm release %s", m.release), ByHand: hint, Commands: []string{upgrade}}}
+	off = []Step{{Title: fmt.Sprintf("Switch disks off in Helm release %s", m.release), ByHand: hint, Commands: []shell.Command{upgrade}}}
 	return keep, off, t.releaseOn(m)
 }
 
 // releaseOn is the way back from releaseOff. Helm can't take up again a custom resource that it kept: it makes the deleted one anew.
 func (t *takeover) releaseOn(m manager) Step {
 	on := Step{Title: fmt.Sprintf("Switch disks on again in Helm release %s", m.release),
-		ByHand: fmt.Sprintf("If the release had other revisions since, name the one before disks were switched off: `helm history %s --namespace %s`.", m.release, m.namespace)}
+		ByHand: fmt.Sprintf("If the release had other revisions since, name the one before disks were switched off: `%s`.",
+			shell.New("helm", "history", m.release, "--namespace", m.namespace))}
 	kept, kinds := t.classesOf(m)
 	for _, kind := range kinds {
 		if kind != storageClasses {
-			on.Commands = append(on.Commands, fmt.Sprintf("kubectl delete %s %s --ignore-not-found", kind, strings.Join(kept[kind], " ")))
+			on.Commands = append(on.Commands, shell.New(slices.Concat([]string{"kubectl", "delete", kind}, kept[kind], []string{"--ignore-not-found"})...))
 		}
 	}
-	on.Commands = append(on.Commands, fmt.Sprintf("helm rollback %s --namespace %s --wait", m.release, m.namespace))
+	on.Commands = append(on.Commands, shell.New("helm", "rollback", m.release, "--namespace", m.namespace, "--wait"))
 	return on
 }
 

@@ -3,8 +3,11 @@ package plan
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // mostNames is how many objects of one kind and one message are named in text. JSON and YAML name all.
@@ -26,7 +29,7 @@ var sections = []struct {
 // WriteText prints the plan for people: the summary, and a section for each thing that there is to say.
 func (p *Plan) WriteText(to io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.\n", capitalized(p.Summary))
+	fmt.Fprintf(&b, "%s.\n", escape.Text(capitalized(p.Summary)))
 	p.writeServing(&b)
 	for _, section := range sections {
 		p.writeFindings(&b, section.effect, section.heading)
@@ -36,7 +39,7 @@ func (p *Plan) WriteText(to io.Writer) error {
 	if len(p.NotChecked) > 0 {
 		b.WriteString("\nNot checked:\n")
 		for _, u := range p.NotChecked {
-			fmt.Fprintf(&b, "  %s: %s\n", u.What, u.Why)
+			fmt.Fprintf(&b, "  %s: %s\n", escape.Text(u.What), escape.Text(u.Why))
 		}
 	}
 	_, err := io.WriteString(to, b.String())
@@ -59,10 +62,18 @@ func (p *Plan) writeServing(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "  KIND\tNAME\tSERVES\tCONTAINERS\tMANAGED BY")
 	for _, s := range p.Serving {
-		_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\n", s.Object.Kind, s.Object.FullName(),
-			orNone(strings.Join(shortNames(s.Serves), ",")), len(s.Containers), orNone(s.ManagedBy))
+		writeRow(table, s.Object.Kind, s.Object.FullName(), orNone(strings.Join(shortNames(s.Serves), ",")),
+			strconv.Itoa(len(s.Containers)), orNone(s.ManagedBy))
 	}
 	_ = table.Flush()
+}
+
+// writeRow writes a row of a table.
+func writeRow(table io.Writer, cells ...string) {
+	for i := range cells {
+		cells[i] = escape.Text(cells[i])
+	}
+	_, _ = fmt.Fprintf(table, "  %s\n", strings.Join(cells, "\t"))
 }
 
 func orNone(text string) string {
@@ -105,7 +116,7 @@ func (p *Plan) writeFindings(b *strings.Builder, effect Effect, heading string) 
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "  KIND\tNAME\tWHY")
 	for _, r := range rows {
-		_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", r.kind, list(r.names, mostNames), r.message)
+		writeRow(table, r.kind, list(r.names, mostNames), r.message)
 	}
 	_ = table.Flush()
 }
@@ -116,12 +127,12 @@ func writeSteps(b *strings.Builder, heading string, steps []Step) {
 	}
 	fmt.Fprintf(b, "\n%s\n", heading)
 	for i, s := range steps {
-		fmt.Fprintf(b, "  %d. %s.\n", i+1, s.Title)
+		fmt.Fprintf(b, "  %d. %s.\n", i+1, escape.Text(s.Title))
 		if s.ByHand != "" {
-			fmt.Fprintf(b, "     %s\n", s.ByHand)
+			fmt.Fprintf(b, "     %s\n", escape.Text(s.ByHand))
 		}
 		for _, command := range s.Commands {
-			fmt.Fprintf(b, "       %s\n", strings.ReplaceAll(command, "\n", "\n       "))
+			fmt.Fprintf(b, "       %s\n", strings.ReplaceAll(command.String(), "\n", "\n       "))
 		}
 	}
 }

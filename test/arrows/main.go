@@ -56,9 +56,11 @@ var rules = map[string]rule{
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing",
 			module + "/diskdriver/params", module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
 	},
+	"internal/escape": {},
+	"internal/shell":  {},
 	"explain": {
-		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/provisioner/request",
-			module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/internal/shell",
+			module + "/provisioner/request", module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/fit": {
@@ -68,7 +70,8 @@ var rules = map[string]rule{
 	},
 	"explain/plan": {
 		allowed: []string{module + "/explain", module + "/explain/fit", module + "/diskdriver/disk", module + "/diskdriver/params",
-			module + "/internal/podclaims", module + "/provisioner/request", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
+			module + "/internal/escape", module + "/internal/podclaims", module + "/internal/shell", module + "/provisioner/request", module + "/topology",
+			"k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/lists": {
@@ -81,16 +84,16 @@ var rules = map[string]rule{
 		unreached: []string{ecsSDK, module + "/diskdriver/ecs", module + "/diskdriver/node"},
 	},
 	"explain/audit": {
-		allowed:   []string{module + "/internal/podclaims", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
+		allowed:   []string{module + "/internal/escape", module + "/internal/podclaims", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver", module + "/provisioner"},
 	},
 	"explain/collect": {
-		allowed: []string{module + "/explain", module + "/internal/podclaims", module + "/provisioner/journal", module + "/provisioner/request",
-			module + "/diskdriver/nodefacts", clientGo, "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+		allowed: []string{module + "/explain", module + "/internal/escape", module + "/internal/podclaims", module + "/provisioner/journal",
+			module + "/provisioner/request", module + "/diskdriver/nodefacts", clientGo, "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", ecsSDK, "k8s.io/cli-runtime"},
 	},
 	"explain/inventory": {
-		allowed: []string{module + "/explain/audit", module + "/internal/podclaims", module + "/provisioner/request", "k8s.io/api",
+		allowed: []string{module + "/explain/audit", module + "/internal/escape", module + "/internal/podclaims", module + "/provisioner/request", "k8s.io/api",
 			"k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver"},
 	},
@@ -246,7 +249,8 @@ var rules = map[string]rule{
 	},
 	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag", "golang.org/x/sync"}},
 	"cmd/kubectl-topodisk": { // audit reads ECS with the user's keys
-		allowed: []string{module + "/explain", module + "/diskdriver/ecs", module + "/internal/sleep", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+		allowed: []string{module + "/explain", module + "/diskdriver/ecs", module + "/internal/escape", module + "/internal/shell",
+			module + "/internal/sleep", clientGo, "k8s.io/api", "k8s.io/apimachinery",
 			"k8s.io/cli-runtime", "sigs.k8s.io/yaml", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/node", "k8s.io/kubectl"},
 	},

@@ -155,7 +155,8 @@ func (p *planned) serves(want ...string) {
 func (p *planned) run(steps []plan.Step) {
 	p.Helper()
 	for _, step := range steps {
-		for _, command := range step.Commands {
+		for _, c := range step.Commands {
+			command := c.String()
 			if strings.HasPrefix(command, "helm ") || strings.Contains(command, "secret generic") ||
 				strings.Contains(command, "topodisk-controller") || strings.Contains(command, "name=topodisk") {
 				continue

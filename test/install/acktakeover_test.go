@@ -184,9 +184,13 @@ func (s *scene) runSteps(steps []plan.Step) {
 		s.Fatal("the plan has no steps")
 	}
 	for _, step := range steps {
-		s.Logf("%s: %s", step.Title, strings.Join(step.Commands, "; "))
-		if len(step.Commands) > 0 {
-			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(step.Commands, "\n"))
+		s.Logf("%s: %s", step.Title, step.Commands)
+		var lines []string
+		for _, command := range step.Commands {
+			lines = append(lines, command.String())
+		}
+		if len(lines) > 0 {
+			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(lines, "\n"))
 			s.Must(err)
 		}
 	}

@@ -1,0 +1,59 @@
+// Package escape shows text that others have written, such as names, annotations and events of a cluster, without letting it control
+// what shows it. Whatever is not a visible character, such as control characters and those that change the direction of text, is shown as
+// JSON writes it, so that JSON stays JSON.
+package escape
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text returns a text as one line.
+func Text(text string) string { return escaped(text, "") }
+
+// Is says whether a text of several lines has nothing to be escaped.
+func Is(text string) bool { return escaped(text, layout) == text }
+
+// layout is what several lines of text consist of besides visible characters.
+const layout = "\n\t"
+
+// NewWriter returns a writer that escapes whatever is written, but for line feeds and tabs. A character that is written in two parts is
+// shown as invalid.
+func NewWriter(to io.Writer) io.Writer { return writer{to} }
+
+type writer struct{ to io.Writer }
+
+func (w writer) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(w.to, escaped(string(text), layout)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// escaped escapes all of a text but visible characters, spaces and those that are kept.
+func escaped(text, kept string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == utf8.RuneError: // also for each byte of what is no UTF-8
+			b.WriteString(`\ufffd`)
+		case unicode.IsGraphic(r), strings.ContainsRune(kept, r):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				b.WriteString(`\u` + strconv.FormatUint(0x10000|uint64(unit), 16)[1:])
+			}
+		}
+	}
+	return b.String()
+}
