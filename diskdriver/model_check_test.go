@@ -118,6 +118,7 @@ func (w *world) checkShots() error {
 
 // peace lets ECS be well, and repeats what is open until that is ended.
 func (w *world) peace() error {
+	w.net.worsen(0, 0, "")
 	w.sim.ClearFaults()
 	w.sim.Unstick("")
 	w.must(w.sim.SetThrottle(ecssim.Throttle{}))
@@ -134,7 +135,7 @@ func (w *world) peace() error {
 		call := w.model.unended()
 		switch {
 		case call == "":
-			w.stale, w.echoes = false, false
+			w.stale, w.lag, w.echoes = false, 0, false
 			w.must(w.sim.SetThrottle(w.config.Throttle))
 			return nil
 		case tries > mostTries:

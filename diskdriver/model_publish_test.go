@@ -19,8 +19,8 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 		return nil
 	}
 	before := v.bonds[node]
-	if time.Now().Before(before.late) {
-		return nil // a CO asks again for what has no answer yet before it asks for the opposite
+	if before.is == unsure && before.last == "unpublish" && before.asked.Before(w.now.active) {
+		return nil // what a replica of csi-attacher has begun to detach, the next one goes on to
 	}
 	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish", either: before.is == unsure && (before.either || before.readOnly != readOnly)}
 	if before.is == on {
@@ -155,13 +155,12 @@ func (v *modelVolume) unpublish(node string) *call {
 	}
 	for _, n := range nodes {
 		b := v.bonds[n]
-		v.bonds[n] = bond{is: min(b.is, unsure), readOnly: b.readOnly, last: "unpublish", either: b.either, late: b.late}
+		v.bonds[n] = bond{is: min(b.is, unsure), readOnly: b.readOnly, last: "unpublish", asked: time.Now(), either: b.either}
 	}
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node}
 	return &call{method: "ControllerUnpublishVolume", req: req, ended: func(w *world, _ any, err error) error {
 		switch {
 		case open(err):
-			v.noteLate(w, nodes)
 			return nil
 		case err != nil:
 			return err
@@ -171,16 +170,6 @@ func (v *modelVolume) unpublish(node string) *call {
 		}
 		return nil
 	}}
-}
-
-// noteLate notes that what a replica sent in its last moments to take the volume from nodes may still arrive.
-func (v *modelVolume) noteLate(w *world, nodes []string) {
-	for _, n := range nodes {
-		if b := v.bonds[n]; w.now.deposed.Load() {
-			b.late = time.Now().Add(callersGo + travels)
-			v.bonds[n] = b
-		}
-	}
 }
 
 // nodeGone notes that a node is gone, and what it had with it.

@@ -16,6 +16,7 @@ import (
 //	crash DURATION CALL | CALL...   the driver dies so long after they began, and starts anew
 //	failover DURATION CALL | CALL...   it dies, and the other replica takes over
 //	handover DURATION CALL | CALL...   the other replica takes over, and what the first sent last arrives late
+//	network SEED VOLUME|- stale...   for a minute requests that attach and detach are late, lost or doubled, reads leave out the volume and are behind
 //	fault..., instance..., stock..., advance...   as in stories
 //	by-hand VOLUME            peace, and then somebody takes its disk from its node and gives it back
 //	peace                     ECS is well again, and what is open is ended
@@ -57,6 +58,7 @@ type generator struct {
 	there  map[string]bool
 	on     map[string]string // node by volume
 	peaces int
+	queue  []string // the next steps
 	follow []string // the next calls: about what was under way when another replica took over
 }
 
@@ -97,7 +99,14 @@ func (g *generator) step() (string, int) {
 		g.follow = nil
 		return step, count
 	}
+	if len(g.queue) > 0 {
+		step := g.queue[0]
+		g.queue = g.queue[1:]
+		return step, 1
+	}
 	switch n := g.IntN(100); {
+	case n < 2:
+		return g.network(), 1
 	case n < 4:
 		g.peaces++
 		return []string{"peace", fmt.Sprintf("by-hand v%d", g.peaces/2%len(walkVolumes))}[g.peaces%2], 1
@@ -148,6 +157,30 @@ func (g *generator) takeOver() (string, int) {
 		}
 	}
 	return fmt.Sprintf("%s %dms %s", pick(g, "failover", "handover"), pick(g, 50, 200, 500, 100*g.IntN(80)), strings.Join(calls, " | ")), 2 * len(calls)
+}
+
+// network makes up attaches and detaches of a few disks over a bad network, during which the driver may die or another replica take over.
+func (g *generator) network() string {
+	volumes := []string{g.volume(), "v0"}
+	call := func() string {
+		v := pick(g, volumes...)
+		if g.on[v] != "" && g.IntN(2) == 0 {
+			return g.unpublish(v) + pick(g, "", " timeout=5s", " timeout=15s")
+		}
+		return g.publish(v) + pick(g, "", " timeout=5s", " timeout=15s")
+	}
+	for range 4 + g.IntN(8) {
+		step := call()
+		if g.IntN(3) == 0 {
+			step = fmt.Sprintf("%s %dms %s", pick(g, "crash", "failover", "handover"), 100*g.IntN(60), step)
+		}
+		g.queue = append(g.queue, step)
+		if g.IntN(3) == 0 {
+			g.queue = append(g.queue, "advance "+pick(g, "1s", "5s", "20s"))
+		}
+	}
+	g.queue = append(g.queue, "advance 70s")
+	return fmt.Sprintf("network %d %s stale action=DescribeDisks lag=%s count=0 percent=%d for=60s", g.Uint64(), pick(g, "-", volumes[0], "v0"), pick(g, "1s", "10s", "60s"), pick(g, 10, 50, 100))
 }
 
 func (g *generator) call() string {

@@ -113,7 +113,7 @@ func follow(t *testing.T, steps []string) walk {
 		w.told = world.told
 		world.now.kill()
 		world.spare.kill()
-		world.late.Wait()
+		world.net.late.Wait()
 	})
 	return w
 }

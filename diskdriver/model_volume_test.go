@@ -53,8 +53,8 @@ type bond struct {
 	is       hold
 	readOnly bool
 	last     string    // publish or unpublish
+	asked    time.Time // the last unpublish
 	refused  bool      // the last call was, for good
-	late     time.Time // until when an unpublish of a replica that was taken over from may arrive
 	either   bool      // of calls whose end is not known one was for reading and one for writing
 }
 

@@ -1,11 +1,9 @@
 package diskdriver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -22,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
@@ -34,7 +33,7 @@ type world struct {
 	model  *model
 	now    *process // has the calls
 	spare  *process // would take over
-	late   sync.WaitGroup
+	net    network
 	calm   bool // in peace, where a refusal says that there is nothing
 	scarce bool // something is sold out, or was
 	// repeats says that ECS may have bound a token to its refusal to create a
@@ -42,6 +41,7 @@ type world struct {
 	// as long as it knows the token: which is longer than a walk.
 	repeats bool
 	stale   bool            // reads may lag
+	lag     time.Duration   // by so much at most
 	echoes  bool            // a delete that was refused may come again by itself, and be done
 	fails   map[string]bool // actions of which something may fail after it was accepted
 	told    []string
@@ -51,15 +51,15 @@ type world struct {
 // way reaches ECS any more.
 type process struct {
 	active time.Time // since when it has the calls
+	caller any       // csi-attacher's connection
 	left   time.Time // when the last of its calls ended
-	sim    *ecssim.Server
 	driver *Driver
 	ctx    context.Context
 	cancel context.CancelFunc
 	dead   atomic.Bool
 
 	deposed atomic.Bool // another replica has taken over, and what this one sends yet travels for long
-	late    *sync.WaitGroup
+	net     *network
 }
 
 // RoundTrip is the way of a process to ECS.
@@ -68,17 +68,12 @@ func (p *process) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if !p.deposed.Load() {
-		return p.sim.RoundTrip(req)
+		return p.net.carry(req)
 	}
-	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		return nil, err
-	}
-	sent := req.Clone(context.WithoutCancel(req.Context())) // it arrives, whoever waits for the reply
-	sent.Body = io.NopCloser(bytes.NewReader(body))
-	p.late.Go(func() {
+	sent, _ := twice(req)
+	p.net.late.Go(func() {
 		time.Sleep(travels)
-		_, _ = p.sim.RoundTrip(sent)
+		_, _ = p.net.sim.RoundTrip(sent)
 	})
 	<-req.Context().Done()
 	return nil, req.Context().Err()
@@ -113,6 +108,7 @@ func newWorld(t *testing.T, line string) *world {
 	var err error
 	w.sim, err = ecssim.New(w.config)
 	w.must(err)
+	w.net.sim = w.sim
 	w.now, w.spare = w.process(), w.process()
 	w.foreign()
 	underPolicy(w.t, w.sim, cluster)
@@ -177,7 +173,7 @@ func (w *world) foreign() {
 
 // process starts a process of the driver, with nothing remembered.
 func (w *world) process() *process {
-	p := &process{active: time.Now(), sim: w.sim, late: &w.late}
+	p := &process{active: time.Now(), net: &w.net}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	client, err := ecs.NewClient(ecs.Config{Region: w.config.Region, ClusterID: cluster, Credentials: &w.story, Transport: p})
 	w.must(err)
@@ -191,6 +187,8 @@ const (
 	callersGo = 300 * time.Millisecond
 	// What it sends meanwhile is on its way for so long. Both are shorter than what a replica that takes over allows for.
 	travels = 3 * time.Second
+	// The network is bad for so long at a time.
+	networkLasts = time.Minute
 	// No replica gets its lease back before.
 	newLease = 10 * time.Second
 )
@@ -201,13 +199,13 @@ func (w *world) takeOver() {
 	if wait := newLease - time.Since(w.now.left); !w.now.left.IsZero() && wait > 0 {
 		time.Sleep(wait)
 	}
-	w.now.active = time.Now()
+	w.now.active, w.now.caller = time.Now(), new(byte)
 	w.now.deposed.Store(false)
 }
 
 // blind says whether the driver may see ECS as it was before its process had the calls,
 // and so not what the one before it did. Of what it did itself it has to know.
-func (w *world) blind() bool { return w.stale && time.Since(w.now.active) < mostLag }
+func (w *world) blind() bool { return w.stale && time.Since(w.now.active) < w.lag }
 
 // kill ends a process as a crash does.
 func (p *process) kill() {
@@ -229,7 +227,7 @@ func (w *world) take(step string) error {
 		d, err := time.ParseDuration(after)
 		w.must(err)
 		return w.calls(calls, verb, d)
-	case "fault", "stock", "instance", "advance":
+	case "fault", "network", "stock", "instance", "advance":
 		w.happen(verb, strings.Fields(rest))
 		return w.check()
 	}
@@ -239,9 +237,22 @@ func (w *world) take(step string) error {
 // happen lets something happen to ECS.
 func (w *world) happen(verb string, words []string) {
 	switch verb {
+	case "network":
+		seed, err := strconv.ParseUint(words[0], 10, 64)
+		w.must(err)
+		hidden := ""
+		if v := w.model.volumes[words[1]]; v != nil {
+			hidden = v.id
+		}
+		w.net.worsen(seed, networkLasts, hidden)
+		f := w.fault(words[2:])
+		w.stale, w.lag = true, max(w.lag, f.Lag)
+		w.must(w.sim.AddFault(f))
 	case "fault":
 		f := w.fault(words)
-		w.stale = w.stale || f.Do == ecssim.FaultStale
+		if f.Do == ecssim.FaultStale {
+			w.stale, w.lag = true, max(w.lag, f.Lag)
+		}
 		w.echoes = w.echoes || f.Do == ecssim.FaultEcho && f.Action == "DeleteDisk"
 		w.fails[f.Action] = w.fails[f.Action] || f.Do == ecssim.FaultFails
 		w.must(w.sim.AddFault(f))
@@ -297,6 +308,7 @@ func (w *world) calls(text, end string, after time.Duration) error {
 	died := status.Error(codes.Unavailable, "the driver died")
 	open := w.begin(text)
 	for _, c := range open {
+		c.caller = p.caller
 		all.Go(func() {
 			answer, err := p.ask(ctx, c)
 			mu.Lock()
@@ -322,7 +334,7 @@ func (w *world) calls(text, end string, after time.Duration) error {
 	}
 	if end == "handover" {
 		time.AfterFunc(callersGo, leave)
-		w.late.Go(all.Wait)
+		w.net.late.Go(all.Wait)
 	} else {
 		all.Wait()
 		leave()
@@ -369,6 +381,7 @@ type call struct {
 	req     proto.Message
 	timeout time.Duration
 	sweeps  bool // it is none, but the driver's own work
+	caller  any
 	ended   func(w *world, answer any, err error) error
 }
 
@@ -380,7 +393,7 @@ func (p *process) ask(ctx context.Context, c *call) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return invoke(ctx, p.driver, c.method, c.req)
+	return invoke(attachment.WithCaller(ctx, c.caller), p.driver, c.method, c.req)
 }
 
 // failing says whether what an action sets going may fail.

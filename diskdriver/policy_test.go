@@ -60,8 +60,8 @@ func TestThePolicyKeepsOthersDisks(t *testing.T) {
 				"tag it as the cluster's own": func(ctx context.Context) error { return client.Tag(ctx, id, ours) },
 				"remove its tags":             func(ctx context.Context) error { return client.Untag(ctx, id, []string{disk.ClusterTag}) },
 				"delete it":                   func(ctx context.Context) error { return client.Delete(ctx, id) },
-				"attach it":                   func(ctx context.Context) error { _, err := client.Attach(ctx, "i-a1", id, false, nil); return err },
-				"detach it":                   func(ctx context.Context) error { _, err := client.Detach(ctx, "i-a1", id, nil); return err },
+				"attach it":                   func(ctx context.Context) error { _, _, err := client.Attach(ctx, "i-a1", id, false, nil); return err },
+				"detach it":                   func(ctx context.Context) error { _, _, err := client.Detach(ctx, "i-a1", id, nil); return err },
 				"let it burst":                func(ctx context.Context) error { return client.Burst(ctx, id, true) },
 				"take a snapshot of it": func(ctx context.Context) error {
 					_, err := client.CreateSnapshot(ctx, disk.SnapshotSpec{Name: "n", Source: id, Tags: ours}, "n")

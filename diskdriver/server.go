@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
@@ -75,7 +77,7 @@ func removeStale(path string) error {
 // under way the drain time, and cuts them off: their outcome is unknown, and
 // the next process finds out by their client tokens. It closes the listener.
 func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Duration) error {
-	server := grpc.NewServer(grpc.UnaryInterceptor(d.chain))
+	server := grpc.NewServer(grpc.UnaryInterceptor(d.chain), grpc.StatsHandler(connections{}))
 	d.register(server)
 
 	var background sync.WaitGroup
@@ -99,6 +101,16 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	}
 	return nil
 }
+
+// connections has every connection be a caller of its own (attachment.WithCaller).
+type connections struct{}
+
+func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return attachment.WithCaller(ctx, new(byte))
+}
+func (connections) HandleConn(context.Context, stats.ConnStats)                     {}
+func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (connections) HandleRPC(context.Context, stats.RPCStats)                       {}
 
 // drainCalls ends the server when its calls have ended, or when time is up.
 func drainCalls(server *grpc.Server, drain time.Duration) {

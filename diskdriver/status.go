@@ -3,7 +3,9 @@ package diskdriver
 import (
 	"context"
 	"errors"
+	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -104,6 +106,9 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 		return nil, err // gRPC's own: a method that is not implemented
 	}
 	answer := status.New(codeOf(ctx, err), err.Error())
+	if detailed, err := answer.WithDetails(about(err)); err == nil {
+		answer = detailed
+	}
 	if disk.Involves(err, disk.OutOfStock) && !outofstock.Is(answer.Err()) {
 		answer = outofstock.Mark(answer)
 	}
@@ -111,4 +116,24 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 		answer = unused.Refuse(answer)
 	}
 	return nil, answer.Err()
+}
+
+// about is what programs may go by in an error: its Kind, and ECS's code and request ID if there are any.
+func about(err error) *errdetails.ErrorInfo {
+	info := &errdetails.ErrorInfo{
+		Domain: "topodisk", Reason: strings.ToUpper(strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")), Metadata: map[string]string{},
+	}
+	note := func(key, value string) {
+		if value != "" {
+			info.Metadata[key] = strings.ToValidUTF8(value, "?")
+		}
+	}
+	var refused interface{ Code() string }
+	if errors.As(err, &refused) {
+		note("code", refused.Code())
+	}
+	for e := (*disk.Error)(nil); errors.As(err, &e) && info.Metadata["requestId"] == ""; err = e.Err {
+		note("requestId", e.RequestID)
+	}
+	return info
 }

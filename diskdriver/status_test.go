@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -102,4 +103,22 @@ func TestTranslateLeavesGRPCsOwnErrorsAlone(t *testing.T) {
 	if !errors.Is(err, own) || status.Code(err) != codes.Unimplemented {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestErrorsCarryKindCodeAndRequestID(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+		s.say("fault error action=AttachDisk status=403 code=InstanceDiskLimitExceeded")
+		_, err := invoke(t.Context(), s.driver, "ControllerPublishVolume", s.publishRequest([]string{"d-1", "i-a1"}))
+		var info *errdetails.ErrorInfo
+		for _, detail := range status.Convert(err).Details() {
+			info, _ = detail.(*errdetails.ErrorInfo)
+		}
+		if id := info.GetMetadata()["requestId"]; id == "" || !strings.Contains(err.Error(), id) {
+			t.Errorf("the request ID is %q in %v", id, err)
+		}
+		if info.GetReason() != "NODE_FULL" || info.GetMetadata()["code"] != "InstanceDiskLimitExceeded" {
+			t.Errorf("%v has %v", err, info)
+		}
+	})
 }

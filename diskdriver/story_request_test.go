@@ -161,9 +161,9 @@ func (s *story) byHand(what string, id disk.ID, with string) error {
 	defer cancel()
 	switch what {
 	case "attach":
-		_, err = client.Attach(ctx, node, id, false, attachment.NewRecord(node, disk.Disk{State: disk.Available}).Attached)
+		_, _, err = client.Attach(ctx, node, id, false, attachment.Attached(node))
 	case "detach":
-		_, err = client.Detach(ctx, node, id, attachment.NewRecord(node, disk.Disk{}).Detached)
+		_, _, err = client.Detach(ctx, node, id, attachment.Detached(node))
 	case "untag":
 		err = client.Untag(ctx, id, []string{with})
 	default:

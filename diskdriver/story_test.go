@@ -167,6 +167,7 @@ type story struct {
 	next      string                 // token of the last list of snapshots
 	secret    map[string]string      // of the command's request
 	known     map[disk.InstanceID]disk.Instance
+	caller    any // of the process of the moment
 }
 
 func (s *story) do(words []string) string {
@@ -228,7 +229,7 @@ func (s *story) do(words []string) string {
 	case "restart":
 		s.newProcess()
 	case "replica":
-		s.driver = s.replicas[rest[0]]
+		s.driver, s.caller = s.replicas[rest[0]], new(byte)
 	case "extra-tags":
 		s.extra = disk.Tags{}
 		for word := range strings.SplitSeq(rest[0], ",") {
@@ -455,7 +456,7 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 		sent, _ := metadata.FromOutgoingContext(unused.Only(ctx))
 		ctx = metadata.NewIncomingContext(ctx, sent)
 	}
-	response, err := invoke(ctx, s.driver, method, req)
+	response, err := invoke(attachment.WithCaller(ctx, s.caller), s.driver, method, req)
 	if creates && (err == nil || sidecarsDo[status.Code(err)].provisioner == underWay) {
 		s.doubted.Store(create.GetName(), true)
 	}

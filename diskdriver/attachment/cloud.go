@@ -8,7 +8,7 @@ import (
 
 // Reader reads disks. Every error of this file's interfaces has a disk.Kind.
 type Reader interface {
-	// Get reads one disk; NotFound if it is absent.
+	// Get reads one disk; NotFound if reads don't show it.
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 
 	// GetCached returns a disk as it has just been read, if nothing was asked of it
@@ -19,20 +19,24 @@ type Reader interface {
 	// has an error, and returns the disk as it was seen last. Pending: the
 	// caller's time was over before.
 	Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error)
+
+	// TryMove asks ECS whether a disk could be changed, and changes nothing. NotFound: there is no such disk.
+	TryMove(ctx context.Context, id disk.ID, m disk.Move) error
 }
 
 // Instances attaches disks to instances.
 type Instances interface {
-	// Attach asks ECS to attach a disk, and then is Await, with what ECS replied. If ECS is at work on the same call, it isn't
-	// made again. With force a regional disk is taken from an instance of another zone.
+	// Attach asks ECS to attach a disk, and then is Await, with what ECS replied, which it also returns. If ECS is at work on the same
+	// call, it isn't made again. With force a regional disk is taken from an instance of another zone.
 	//
 	// Pending: ECS is at work on it, or others are first; the same call later
 	// ends it. NodeFull: the instance takes no more. NotFound: there is no such
 	// disk or instance. UnknownOutcome: ECS may or may not attach it.
-	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen func(disk.Disk, disk.Reply) (done bool, err error)) (disk.Disk, error)
+	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen func(disk.Disk, disk.Reply) (done bool, err error)) (disk.Disk, disk.Reply, error)
 
-	// Detach asks ECS to detach a disk, and else is Attach; it returns the zero Disk if there is no such disk.
-	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen func(disk.Disk, disk.Reply) (done bool, err error)) (disk.Disk, error)
+	// Detach asks ECS to detach a disk, and else is Attach. NotFound is ECS's answer to the call. After the answer that no instance
+	// has the disk, or that there is no such instance, it isn't read, and nothing but its ID is returned.
+	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen func(disk.Disk, disk.Reply) (done bool, err error)) (disk.Disk, disk.Reply, error)
 }
 
 // Tags changes the tags of disks.

@@ -1,44 +1,115 @@
 package attachment
 
 import (
+	"context"
+	"crypto/rand"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// marking is what a publish does to the tag disk.HistoryTag of a disk before it is attached.
-type marking int
-
-const (
-	leave  marking = iota
-	mark           // set it to disk.InUseMark with a nonce of its own
-	unmark         // remove it: the disk is in use for good
-)
-
-// marks decides that, going by a look at the disk and by what this process has marked it with (Table.marked).
-//
-// A disk is marked once in its life, when it is new; and again if it wasn't attached then and another process may have had calls since. For
-// a read proves that an attachment is the first only if it is later than a mark of the process that made it: one that lags behind may
-// show an attachment that was the first and is over. A disk that is new and not free was attached by somebody else, who may have written
-// to it. That can't be told from a first attachment of the driver's later on, so it loses the tag.
-func marks(d disk.Disk, own string) marking {
-	switch {
-	case own != "":
-	case isNew(d) && d.State == disk.Available, isInUse(d) && d.Released == "" && !d.MultiAttach && !d.Category.Regional():
-		return mark
-	case isNew(d):
-		return unmark
+// fence records on a disk, before it is attached, what later calls go by: in disk.HistoryTag that it is in use, and whether the instance
+// may write. It is the one place that looks at the tags of a disk before it is attached; nothing that a tag says keeps a disk
+// from being detached. Writing is the rule and costs no call, unless a publish for reading was given up. Turned says that the disk was
+// new until now.
+func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turned bool, err error) {
+	readOnly := disk.ReadOnlyTag(p.Instance)
+	_, isReadOnly := d.Tags[readOnly]
+	if p.ReadOnly && !isReadOnly && d.Tags.Room() == 0 {
+		return false, &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.Blocked, Err: fmt.Errorf("a disk has at most %d tags, this one has them all (%d of them for nodes that read it), and that a node may not write is kept as one more; "+
+			"remove a tag that isn't the driver's, or publish it for writing", disk.MostTags, len(readOnlyTags(d, "")))}
 	}
-	return leave
+	set, mark := disk.Tags{}, ""
+	if p.ReadOnly { // a read that lags behind may show the tag of the publish before, which is gone
+		set[readOnly] = "true"
+	}
+	if a.table.needsMark(d.ID, p.Instance) {
+		mark, turned = nextMark(d, len(set))
+	}
+	if mark != "" {
+		set[disk.HistoryTag] = mark
+	}
+	if err := a.ecs.Tag(ctx, d.ID, set); err != nil {
+		return false, err
+	}
+	if mark != "" {
+		a.table.mark(d.ID, mark, turned)
+	}
+	if isReadOnly && !p.ReadOnly {
+		return turned, a.ecs.Untag(ctx, d.ID, []string{readOnly})
+	}
+	return turned, nil
+}
+
+// nextMark is the value of disk.HistoryTag with a nonce of its own for a disk as a read shows it, and whether that turns a new
+// disk into one in use; empty if the tag says what it must go on saying, or there is no room for it beside other tags.
+//
+// Only a disk that is new and free is marked as one whose first attachment the driver makes. One that somebody else has attached may
+// hold data, and so may any without the tag.
+func nextMark(d disk.Disk, others int) (mark string, turned bool) {
+	tag, has := d.Tags[disk.HistoryTag]
+	switch nonce := rand.Text(); {
+	case !has && d.Tags.Room() <= others:
+		return "", false
+	case isNew(d) && (d.State == disk.Available || d.State == disk.Creating):
+		return disk.InUseMark(nonce), true
+	case strings.HasPrefix(tag, string(disk.HistoryInUse)):
+		return disk.InUseMark(nonce), false
+	case !has, isNew(d), strings.HasPrefix(tag, disk.UsedMark("")):
+		return disk.UsedMark(nonce), false
+	}
+	return "", false
 }
 
 func isNew(d disk.Disk) bool { return d.Tags[disk.HistoryTag] == string(disk.HistoryNew) }
 
-func isInUse(d disk.Disk) bool {
-	return strings.HasPrefix(d.Tags[disk.HistoryTag], string(disk.HistoryInUse))
+// confirm returns a disk that is on an instance as a read shows it that isLater, at the cost of a mark if none can be told to be. Reads
+// need not show at once what fence has recorded, which later calls go by.
+func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenced bool) (disk.Disk, error) {
+	shown := func(d disk.Disk) (bool, error) {
+		here := d.On(p.Instance) && d.State != disk.Detaching
+		known := a.table.known(d.ID, p.Instance)
+		if !here && a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && time.Now().After(known.unseen) {
+			return false, &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and not attached any more", d.State)}
+		}
+		return here && d.State != disk.Attaching && a.table.isLater(d, p.Instance) && (!fenced || p.compatible(d) == nil), nil
+	}
+	var err error
+	if a.table.needsMark(d.ID, p.Instance) || a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && !a.table.isLater(d, p.Instance) {
+		d, err = a.remark(ctx, d)
+	}
+	if ok := a.table.marked(d.ID) == ""; !ok && err == nil { // else no read can be told from another
+		if ok, err = shown(d); !ok && err == nil {
+			d, err = a.await(ctx, p.Disk, shown)
+		}
+	}
+	if err == nil {
+		a.table.attach(d, p)
+	} else {
+		a.table.unmark(p.Disk)
+	}
+	return d, err
 }
 
-// hides says whether a look may be older than the mark that this process has set. Others may mark a disk for several instances meanwhile.
-func hides(d disk.Disk, own string) bool {
-	return own != "" && d.Tags[disk.HistoryTag] != own && (!d.MultiAttach || isNew(d))
+// remark sets a new mark, and returns the disk as a read shows it that is later; if there can be no mark, as it is.
+func (a *Attacher) remark(ctx context.Context, d disk.Disk) (disk.Disk, error) {
+	mark, turned := nextMark(d, 0)
+	if mark == "" {
+		return d, nil
+	}
+	if err := a.ecs.Tag(ctx, d.ID, disk.Tags{disk.HistoryTag: mark}); err != nil {
+		return d, err
+	}
+	a.table.mark(d.ID, mark, turned)
+	return a.await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.Tags[disk.HistoryTag] == mark, nil })
+}
+
+// history says what a disk was before it was attached, as isLater shows it.
+func (a *Attacher) history(d disk.Disk, instance disk.InstanceID, turned bool) disk.History {
+	if own := a.table.marked(d.ID); own != "" && own == d.Tags[disk.HistoryTag] && d.FirstAttachment(instance, turned) {
+		return disk.HistoryNew
+	}
+	return disk.HistoryInUse
 }

@@ -2,7 +2,6 @@ package attachment
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -22,29 +21,21 @@ const (
 // neither operation may take them all: a thousand detaches that hang would have every attach wait until they time out.
 type Limit int
 
-// many says whether so many calls wait that those who come at once must not all be answered at once, each with a write to the API server.
-func (l Limit) many(waiting int) bool { return l > 0 && waiting*20 >= int(l) }
-
 // wait returns for how long a call may wait that finds so many of its kind waiting, if its caller has that much time; false if it may not
-// wait at all. Spread, from 0 to 1, says which of those it is that come at once.
+// wait at all.
 //
-// A call that finds few has its caller's time. Those that find many are answered one by one in the second half of theirs; and beyond half of
-// the limit the sooner the more wait, so that there is room for those that come next. What ECS has begun it goes on with, and the same call
-// later finds it done.
-func (l Limit) wait(waiting int, left time.Duration, spread float64) (time.Duration, bool) {
+// The more wait, the less time a call has, so that those that come at once are answered one by one, each with a write to the API server,
+// and there is room for those that come next. What ECS has begun it goes on with, and the same call later finds it done.
+func (l Limit) wait(waiting int, left time.Duration) (time.Duration, bool) {
 	free := int(l) - waiting
 	switch {
-	case !l.many(waiting):
+	case l == 0:
 		return left, true
 	case free <= 0:
 		return 0, false
 	}
-	part := min(1, 2*float64(free)/float64(l)) * (1 - spread/2)
-	return min(left, max(shortestWait, time.Duration(part*float64(left)))), true
+	return min(left, max(shortestWait, left/time.Duration(l)*time.Duration(free))), true
 }
-
-// golden is the golden ratio: the fractions of its multiples are spread evenly, however many they are.
-const golden = 1.618033988749895
 
 // admit lets a call wait, and returns its context and what notes that it waits no longer. Pending: too many of its kind wait.
 func (t *Table) admit(ctx context.Context, wanted phase) (context.Context, func(), error) {
@@ -54,9 +45,7 @@ func (t *Table) admit(ctx context.Context, wanted phase) (context.Context, func(
 	if end, ends := ctx.Deadline(); ends {
 		left = time.Until(end)
 	}
-	t.admitted++
-	_, spread := math.Modf(float64(t.admitted) * golden)
-	wait, ok := t.limit.wait(t.waiting[wanted], left, spread)
+	wait, ok := t.limit.wait(t.waiting[wanted], left)
 	if !ok {
 		return ctx, nil, disk.Errorf(disk.Pending, "%d calls wait for disks to be %s, and more would leave no room for others; the same call later may wait", t.waiting[wanted], wanted)
 	}

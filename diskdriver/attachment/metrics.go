@@ -48,8 +48,8 @@ func (t *Table) Collect(all chan<- prometheus.Metric) {
 // has not asked again for longestRetry has given up.
 func (t *Table) pending(now time.Time) (n map[phase]int, oldest map[phase]time.Duration) {
 	n, oldest = map[phase]int{}, map[phase]time.Duration{}
-	for _, records := range t.disks {
-		for _, r := range records {
+	for _, all := range t.disks {
+		for _, r := range all.on {
 			if r.wanted == unknown || now.Sub(r.last) > longestRetry {
 				continue
 			}

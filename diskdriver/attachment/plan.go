@@ -7,7 +7,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// step is what a publish or an unpublish does next.
+// step is what a publish does next.
 type step int
 
 const (
@@ -15,46 +15,22 @@ const (
 	await                   // ECS is at work on something that ends by itself
 	attach                  // ask ECS to attach the disk, or join in if it is at it
 	forceAttach             // the same, and take the disk from an instance of another zone
-	detach                  // ask ECS to detach the disk, or join in if it is at it
 )
 
-var stepNames = [...]string{"done", "await", "attach", "forceAttach", "detach"}
-
-func (s step) String() string { return stepNames[s] }
-
-// hidden is what ECS may be at, or has done, that reads may not show.
-type hidden struct {
-	attachingElsewhere bool              // an attach to another instance
-	detachingHere      bool              // a detach from this instance, of a disk that others have too
-	attachedHere       bool              // that it has attached the disk to this instance
-	detachedHere       bool              // that it has detached the disk from this instance
-	detachedElsewhere  []disk.InstanceID // the other instances that it has detached the disk from
+func (s step) String() string {
+	return [...]string{"done", "await", "attach", "forceAttach"}[s]
 }
 
-// next decides what comes next, going by what ECS shows and may hide.
-// That a disk may be attached elsewhere matters only if several instances can have
-// it: of any other ECS itself refuses a second attachment. A disk that is known not to go with the instance
+// next decides what comes next, going by what ECS shows. A disk that is known not to go with the instance
 // isn't tried on it; what ECS has begun is joined, for then it does go.
-func (p Publication) next(d disk.Disk, h hidden) (step, error) {
-	next, err := p.shown(h.correct(d))
-	switch {
-	case err != nil:
-	case next == done && h.detachedHere, d.MultiAttach && h.detachingHere && d.On(p.Instance),
-		next == attach && (h.attachedHere || h.attachingElsewhere && d.MultiAttach && !p.Shared):
-		return await, nil
-	case next == forceAttach, next == attach && d.State != disk.Attaching:
+func (p Publication) next(d disk.Disk) (step, error) {
+	next, err := p.shown(d)
+	if next == forceAttach || next == attach && d.State != disk.Attaching {
 		if err := p.Known.Attachable(d); err != nil {
 			return done, &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.KindOf(err), Err: err}
 		}
 	}
 	return next, err
-}
-
-// correct leaves out the instances that don't have the disk any more, whatever a
-// read that lags behind shows.
-func (h hidden) correct(d disk.Disk) disk.Disk {
-	d.Attachments = slices.DeleteFunc(slices.Clone(d.Attachments), func(a disk.Attachment) bool { return slices.Contains(h.detachedElsewhere, a.Instance) })
-	return d
 }
 
 // shown decides what comes next, going by nothing but what ECS shows. A disk
@@ -105,24 +81,4 @@ func (p Publication) besides(d disk.Disk, others []disk.InstanceID) (step, error
 		return await, nil
 	}
 	return done, &disk.Error{Disk: d.ID, Kind: disk.InUse, Err: fmt.Errorf("the disk is attached to %s, and is not taken away", disk.InstanceNames(others))}
-}
-
-// shownUnpublish decides what comes next for a disk that is to be detached from an instance, or from all if none is
-// named, and for detach names the instances. While ECS doesn't say which instance a disk is being attached to, or detached from,
-// it may be this one.
-func shownUnpublish(d disk.Disk, instance disk.InstanceID) (step, []disk.InstanceID) {
-	holders := d.Holders()
-	changing := d.State == disk.Attaching || d.State == disk.Detaching
-	unnamed := len(holders) == 0 && (changing || d.State == disk.Attached)
-	switch {
-	case d.State == disk.Attaching && !d.MultiAttach && (instance == "" || d.On(instance)):
-		return await, nil // ECS detaches nothing that it is attaching
-	case instance != "" && d.On(instance):
-		return detach, []disk.InstanceID{instance}
-	case unnamed, d.MultiAttach && d.State == disk.Attaching:
-		return await, nil
-	case instance != "" || len(holders) == 0:
-		return done, nil
-	}
-	return detach, holders
 }

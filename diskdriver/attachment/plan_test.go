@@ -48,10 +48,9 @@ func TestWhatAPublishDoesNext(t *testing.T) {
 		what        string
 		multiAttach bool
 		p           Publication
-		h           hidden
 		want        string
 	}{
-		{"a disk for one node", false, Publication{}, hidden{attachingElsewhere: true, detachingHere: true}, `
+		{"a disk for one node", false, Publication{}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -60,7 +59,7 @@ Detaching: await await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for several nodes, shared", true, Publication{Shared: true}, hidden{attachingElsewhere: true}, `
+		{"a disk for several nodes, shared", true, Publication{Shared: true}, `
 Creating: await await await await
 Available: attach attach attach attach
 Attaching: attach attach attach attach
@@ -69,7 +68,7 @@ Detaching: attach await attach await
 ReIniting: await await await await
 Modifying: await done await done
 Unheard_of: await await await await`},
-		{"a disk for several nodes, not shared", true, Publication{}, hidden{}, `
+		{"a disk for several nodes, not shared", true, Publication{}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -78,25 +77,7 @@ Detaching: attach await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for several nodes that may be leaving this one", true, Publication{Shared: true}, hidden{detachingHere: true}, `
-Creating: await await await await
-Available: attach await attach await
-Attaching: attach await attach await
-In_use: attach await attach await
-Detaching: attach await attach await
-ReIniting: await await await await
-Modifying: await await await await
-Unheard_of: await await await await`},
-		{"a disk for several nodes, not shared, that may come to another", true, Publication{}, hidden{attachingElsewhere: true}, `
-Creating: await await in_use in_use
-Available: await await in_use in_use
-Attaching: await await in_use in_use
-In_use: await done in_use in_use
-Detaching: await await await await
-ReIniting: await await in_use in_use
-Modifying: await done in_use in_use
-Unheard_of: await await in_use in_use`},
-		{"a disk for one node, by force", false, Publication{Force: true}, hidden{}, `
+		{"a disk for one node, by force", false, Publication{Force: true}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -108,7 +89,7 @@ Unheard_of: await await in_use in_use`},
 	} {
 		test.p.Instance = "i-here"
 		checkPlan(t, test.what, test.want, func(state disk.State, holders string) string {
-			return planned(t, test.p, seen(state, holders, test.multiAttach), test.h)
+			return planned(t, test.p, seen(state, holders, test.multiAttach))
 		})
 	}
 }
@@ -126,14 +107,14 @@ Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`, func(state disk.State, holders string) string {
 		d := seen(state, holders, false)
 		d.Category = "cloud_regional_disk_auto"
-		return planned(t, p, d, hidden{attachingElsewhere: true, detachingHere: true}) // of a disk for one node ECS shows all that matters
+		return planned(t, p, d) // of a disk for one node ECS shows all that matters
 	})
 }
 
 // planned is the step in words, or the Kind of the error, which names the holder.
-func planned(t *testing.T, p Publication, d disk.Disk, h hidden) string {
+func planned(t *testing.T, p Publication, d disk.Disk) string {
 	t.Helper()
-	next, err := p.next(d, h)
+	next, err := p.next(d)
 	if err == nil {
 		return next.String()
 	}
@@ -141,55 +122,6 @@ func planned(t *testing.T, p Publication, d disk.Disk, h hidden) string {
 		t.Errorf("%v doesn't name the holder", err)
 	}
 	return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
-}
-
-func TestWhatAnUnpublishDoesNext(t *testing.T) {
-	for _, test := range []struct {
-		what        string
-		multiAttach bool
-		instance    disk.InstanceID
-		want        string
-	}{
-		{"from one node", false, "i-here", `
-Creating: done detach:i-here done detach:i-here
-Available: done detach:i-here done detach:i-here
-Attaching: await await done await
-In_use: await detach:i-here done detach:i-here
-Detaching: await detach:i-here done detach:i-here
-ReIniting: done detach:i-here done detach:i-here
-Modifying: done detach:i-here done detach:i-here
-Unheard_of: done detach:i-here done detach:i-here`},
-		{"from one node of several", true, "i-here", `
-Creating: done detach:i-here done detach:i-here
-Available: done detach:i-here done detach:i-here
-Attaching: await detach:i-here await detach:i-here
-In_use: await detach:i-here done detach:i-here
-Detaching: await detach:i-here done detach:i-here
-ReIniting: done detach:i-here done detach:i-here
-Modifying: done detach:i-here done detach:i-here
-Unheard_of: done detach:i-here done detach:i-here`},
-		{"from all", false, "", `
-Creating: done detach:i-here detach:i-else detach:i-else,i-here
-Available: done detach:i-here detach:i-else detach:i-else,i-here
-Attaching: await await await await
-In_use: await detach:i-here detach:i-else detach:i-else,i-here
-Detaching: await detach:i-here detach:i-else detach:i-else,i-here
-ReIniting: done detach:i-here detach:i-else detach:i-else,i-here
-Modifying: done detach:i-here detach:i-else detach:i-else,i-here
-Unheard_of: done detach:i-here detach:i-else detach:i-else,i-here`},
-	} {
-		checkPlan(t, test.what, test.want, func(state disk.State, holders string) string {
-			next, nodes := shownUnpublish(seen(state, holders, test.multiAttach), test.instance)
-			if next != detach {
-				return next.String()
-			}
-			var names []string
-			for _, node := range nodes {
-				names = append(names, string(node))
-			}
-			return next.String() + ":" + strings.Join(names, ",")
-		})
-	}
 }
 
 // What ECS is doing, or has done, goes on whatever is known of the node; only a
@@ -205,7 +137,7 @@ Detaching: await await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`, func(state disk.State, holders string) string {
-		next, err := p.next(seen(state, holders, false), hidden{})
+		next, err := p.next(seen(state, holders, false))
 		if err != nil {
 			return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
 		}

@@ -2,34 +2,20 @@ package attachment
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-const (
-	// lag is for how long a change may not show that was asked for, by a call on its way to ECS and in reads that are behind. ECS
-	// states no bound; the longest lag that its users report is that of devices in the guest, 10 s.
-	lag = 10 * time.Second
-	// slowestDetach is for how long ECS may detach a disk without showing it: twice the minute of DetachDisk's documentation.
-	slowestDetach = 2 * time.Minute
-	// longestRetry is more than csi-attacher lets pass between two calls for the same volume and node: its longest back-off is 5
-	// minutes (--retry-interval-max).
-	longestRetry = 6 * time.Minute
-	// kept is for how long a Record is kept that nobody asks for: so long a detach may hang that reads don't show.
-	kept = time.Hour
-)
-
-// phase is what this process has last made of an attachment.
+// phase is what this process has last made of a disk and an instance.
 type phase int
 
 const (
 	unknown   phase = iota
 	attaching       // ECS may be attaching the disk
-	attached        // a read has shown it attached
+	attached        // it is attached
 	detaching       // ECS may be detaching it
-	detached        // a read has shown it detached
+	detached        // it is detached
 )
 
 func (p phase) String() string {
@@ -38,176 +24,162 @@ func (p phase) String() string {
 
 // Record is what this process knows of one disk and one instance. It is pure.
 type Record struct {
-	instance disk.InstanceID
-	phase    phase
-	since    time.Time // when it came to be in the phase
+	phase phase
+	// Until then a call without an answer may arrive, or an attach that ECS has accepted may begin to show.
+	unanswered, unseen time.Time
 
-	// What the CO asks for, and this process has not settled.
-	wanted      phase     // attached or detached; unknown if nothing
-	asked       time.Time // when it was asked for first
-	first, last time.Time // the same, or when the look of it changed; and when it was asked for last
-	shown       bool      // the first read of the last such call showed it attached
+	before  string    // the DetachedTime shown with our attachment
+	ended   string    // the DetachedTime of its end, if that is later; empty once there is a new mark
+	ordered bool      // before is known, and the disk is for one instance
+	shown   string    // the AttachedTime that was shown when ECS accepted an attach, which is that of an earlier attachment
+	remark  bool      // reads of the next attachment can be told from those of the last by a new mark alone
+	agreed  bool      // ECS has accepted a detach since the last attach
+	refused time.Time // when ECS first refused to detach the disk for its state
+	again   time.Time // when it is asked next
 
-	// The value of disk.HistoryTag that this process has set, and when.
-	inUse    string
-	marked   time.Time
-	unmarked time.Time // when it was last asked to take the disk from the instance
+	readOnly bool // of what is attached
 
-	// The call that attaches or detaches the disk.
-	before  *disk.Disk // a look at the disk as it was before the call had its effect
-	begun   bool       // ECS was seen at work on it
-	held    bool       // the instance was seen to hold the disk
-	refused time.Time  // when ECS last said that there is nothing to detach
+	wanted      phase     // what the CO asks for, and is not done: attached or detached
+	asked, last time.Time // when it did so first and last
 }
 
-// NewRecord returns a Record of which nothing is known but how a read has just shown the disk.
-func NewRecord(instance disk.InstanceID, d disk.Disk) *Record {
-	r := &Record{instance: instance}
-	r.remember(d)
-	return r
+// open is until when a call of ours may yet take effect.
+func (r *Record) open() time.Time {
+	if r.unseen.After(r.unanswered) {
+		return r.unseen
+	}
+	return r.unanswered
 }
 
-// become notes what this process has made of the attachment.
-func (r *Record) become(p phase, now time.Time) {
-	r.phase, r.since = p, now
+// become notes what has become of the attachment.
+func (r *Record) become(p phase) {
+	r.phase = p
 	if p == attached || p == detached {
-		r.wanted = unknown
+		r.unseen, r.refused, r.again, r.agreed, r.wanted, r.shown = time.Time{}, time.Time{}, time.Time{}, false, unknown, ""
 	}
 }
 
-// ask notes that the CO wants the disk attached, or detached.
-func (r *Record) ask(wanted phase, now time.Time) {
-	if r.wanted != wanted || now.Sub(r.last) > longestRetry {
-		r.wanted, r.asked, r.first, r.shown = wanted, now, now, false
+// sent notes how ECS has replied to a call that leads to a phase.
+func (r *Record) sent(to phase, reply disk.Reply, now time.Time) {
+	expires := now.Add(disk.RequestLifetime - reply.Age)
+	switch reply.Answer {
+	case disk.NoAnswer:
+		r.unanswered = latest(r.unanswered, expires)
+	case disk.Accepted, disk.AlreadyDetaching:
+		r.unseen = time.Time{} // ECS detaches what is attached
+		if to == attaching {
+			r.unseen = expires
+		}
+	case disk.Unsent, disk.Refused, disk.WrongState, disk.Elsewhere, disk.NotAttached, disk.NoInstance:
+		return
 	}
-	r.last = now
+	r.phase, r.again = to, time.Time{}
+	r.agreed = to == detaching && (r.agreed || reply.Answer != disk.NoAnswer)
 }
 
-// look notes what the first read of a publish or an unpublish shows. If that has changed since the one before, or an instance has let
-// go of the disk, another replica may have been at work.
-func (r *Record) look(d disk.Disk, now time.Time) {
-	here, released := d.On(r.instance), r.before != nil && r.before.Released != d.Released
-	if r.wanted != unknown && (r.shown != here || released) {
-		r.shown, r.first = here, now
-	}
-	r.remember(d)
-}
-
-// remember keeps what isLater needs of a look, if there was one.
-func (r *Record) remember(d disk.Disk) {
-	if d.State != "" {
-		r.before = &disk.Disk{Attachments: d.Attachments, Released: d.Released}
-	}
-}
-
-// begin notes that a call is made that goes by a look.
-func (r *Record) begin(d disk.Disk) {
-	r.begun, r.held = false, false
-	r.remember(d)
-}
-
-// isLater says whether a look is later than the one that showed the disk as it was before the call, and not one that lags behind from
-// before even that: ECS says with each disk when it was detached last, by its own clock. After lag none is so far behind.
-func (r *Record) isLater(d disk.Disk, here bool, reply disk.Reply) bool {
+// off says whether the reply to a detach, and the read after it, prove that the instance doesn't have the disk and won't; else it notes
+// when to ask again. Doubtful is what a read that is later than the reply proves, if it shows the same.
+func (r *Record) off(d disk.Disk, instance disk.InstanceID, reply disk.Reply, now time.Time) (proved, doubtful bool) {
+	sent, first := now.Add(-reply.Age), r.refused
+	r.again, r.refused = time.Time{}, time.Time{}
 	switch {
-	case reply.Age >= lag:
-		return true
-	case r.before == nil || r.before.On(r.instance) == here:
-		return false
-	case here:
-		return d.Released >= r.before.Released
+	case reply.Answer == disk.NoInstance:
+		return true, false
+	case reply.Answer == disk.NoAnswer: // ECS may never get it
+	case sent.Before(r.open()):
+		r.again = r.open()
+	case reply.Answer == disk.NotAttached, reply.Answer == disk.Elsewhere:
+		return true, false
+	case reply.Answer == disk.WrongState && len(d.Attachments) == 0:
+		return r.offByState(sent, first)
+	case reply.Answer == disk.Accepted, reply.Answer == disk.AlreadyDetaching:
+		return r.ordered && !d.MultiAttach && later(d.Released, r.before), false
 	}
-	return d.Released > r.before.Released
+	return false, false
 }
 
-// Attached says whether a look shows that ECS has attached the disk, as it was asked to. The error says why it won't: Pending,
-// InUse, or the one of the reply.
-func (r *Record) Attached(d disk.Disk, reply disk.Reply) (bool, error) {
-	here := d.On(r.instance)
-	if !here {
-		r.remember(d)
+// offByState is off for an ECS that says no more than that the state of the disk is wrong, as its page has it for a disk that is
+// detached, too. An attach is refused so as well, but not any more once ECS has detached the disk. If it never has, the refusal is
+// doubtful, and so is a read that follows at once, for an attach may be slow to show.
+func (r *Record) offByState(sent, first time.Time) (proved, doubtful bool) {
+	if first.IsZero() {
+		first = sent
 	}
+	r.refused, r.again = first, first.Add(disk.RequestLifetime)
+	return r.agreed, !sent.Before(r.again)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// call judges the reads that follow a call to ECS, and forgets it. It is pure.
+type call struct {
+	instance disk.InstanceID
+	begun    bool // ECS was seen at work on it
+}
+
+// Attached returns what says whether a read shows that ECS has attached a disk to an instance, as it was asked to. The error says why it
+// won't: Pending, InUse, or the one of the reply.
+func Attached(instance disk.InstanceID) func(disk.Disk, disk.Reply) (bool, error) {
+	return (&call{instance: instance}).attached
+}
+
+// Detached is Attached for a detach. That a read doesn't show the instance proves nothing yet (Record.off).
+func Detached(instance disk.InstanceID) func(disk.Disk, disk.Reply) (bool, error) {
+	return (&call{instance: instance}).detached
+}
+
+func (c *call) attached(d disk.Disk, reply disk.Reply) (bool, error) {
+	here := d.On(c.instance)
 	switch {
 	case here && d.State != disk.Attaching && d.State != disk.Detaching:
-		return r.isLater(d, true, reply), nil
+		return true, nil
 	case d.MultiAttach && !here && d.State == disk.Detaching: // from others
 	case d.State == disk.Detaching:
 		return false, disk.Errorf(disk.Pending, "the disk is being detached from %s", disk.InstanceNames(d.Holders()))
 	case d.State == disk.Attaching:
-		r.begun = true
+		c.begun = true
 		return false, nil
-	case d.State == disk.Attached && !d.MultiAttach && len(d.Attachments) > 0 && !mayBeHidden(reply):
+	case d.State == disk.Attached && !d.MultiAttach && len(d.Attachments) > 0 && reply.Answer == disk.WrongState:
 		return false, disk.Errorf(disk.InUse, "the disk is attached to %s", disk.InstanceNames(d.Holders()))
-	case r.begun && d.State == disk.Available:
+	case c.begun && d.State == disk.Available:
 		return false, disk.Errorf(disk.Pending, "ECS began to attach the disk and gave it up")
 	}
 	return false, idle(d, reply)
 }
 
-// Detached is Attached for a detach.
-func (r *Record) Detached(d disk.Disk, reply disk.Reply) (bool, error) {
-	here, shared := d.On(r.instance), isShared(d)
-	if here {
-		r.held = true
-		r.remember(d)
-	}
+func (c *call) detached(d disk.Disk, reply disk.Reply) (bool, error) {
+	here, changing := d.On(c.instance), d.State == disk.Attaching || d.State == disk.Detaching
+	shared := d.MultiAttach && len(d.Attachments) > 0 // one state speaks for all instances together
 	switch {
-	case !here && mayDetach(reply) && !r.isLater(d, false, reply):
-		return false, nil
-	case !here && shared && !r.held && !provesDetached(reply):
-		return false, idle(d, reply)
-	case !here && (shared || d.State != disk.Detaching && d.State != disk.Attaching):
+	case !here && (!changing || shared):
 		return true, nil
-	case d.MultiAttach && reply.Answer == disk.AlreadyDetaching:
-		return false, nil // the state of a disk for several instances doesn't show a detach from one
-	case d.MultiAttach && d.State == disk.Attaching: // to another, it may be
-	case d.State == disk.Attaching:
-		return false, disk.Errorf(disk.Pending, "the disk is being attached, and can't be detached before that is done")
-	case d.State == disk.Detaching:
-		r.begun = true
+	case reply.Answer == disk.WrongState:
+		return !changing, nil // what it can be detached from now
+	case reply.Answer == disk.AlreadyDetaching, reply.Answer == disk.Elsewhere, d.State == disk.Attaching:
 		return false, nil
-	case r.begun:
+	case d.State == disk.Detaching:
+		c.begun = true
+		return false, nil
+	case c.begun:
 		return false, disk.Errorf(disk.Pending, "ECS began to detach the disk and gave it up")
 	}
 	return false, idle(d, reply)
 }
 
-// provesDetached says whether ECS's reply to a detach leaves no doubt that the disk is
-// off, or will be. The state of a disk that others have speaks for all of them
-// together, so it doesn't show that it is being attached, or detached.
-func provesDetached(reply disk.Reply) bool {
-	return slices.Contains([]disk.Answer{disk.Accepted, disk.NotAttached, disk.NoInstance}, reply.Answer)
-}
-
-// mayDetach says whether ECS may be at work on a detach, so that a look without the instance may be one from before the disk came to it.
-func mayDetach(reply disk.Reply) bool {
-	return slices.Contains([]disk.Answer{disk.Accepted, disk.NoAnswer, disk.AlreadyDetaching}, reply.Answer)
-}
-
-// provesUnheld says whether ECS's refusal to detach the disk shows that the instance does not have it. The state of a disk that others
-// have is wrong as well while it is being attached to this one, for as long as that may take.
-func (r *Record) provesUnheld(d disk.Disk, reply disk.Reply, now time.Time) bool {
-	return reply.Answer == disk.NotAttached || reply.Answer == disk.WrongState && (!isShared(d) || now.Sub(r.first) >= slowestDetach)
-}
-
-// isShared says whether a look shows one state for all instances of the disk together.
-func isShared(d disk.Disk) bool { return d.MultiAttach && len(d.Attachments) > 0 }
-
-// mayBeHidden says whether ECS may be at work on a call without showing it.
-func mayBeHidden(reply disk.Reply) bool {
-	return (reply.Answer == disk.Accepted || reply.Answer == disk.NoAnswer) && reply.Age < lag
-}
-
-// idle ends the wait for an ECS that doesn't seem to be at work on a disk: at
-// once if it has refused to be, else when reads can't lag any more.
+// idle ends the wait for an ECS that doesn't seem to be at work on a disk: at once if nobody knows that it has the call.
 func idle(d disk.Disk, reply disk.Reply) error {
 	switch {
-	case mayBeHidden(reply):
-		return nil
-	case reply.Answer == disk.Accepted:
-		return disk.Errorf(disk.Pending, "ECS accepted the call %s ago, and the disk is still %s", reply.Age.Round(time.Second), d.State)
 	case reply.Answer == disk.NoAnswer:
 		return reply.Err
+	case reply.Answer != disk.Accepted:
+		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("the disk is %s now: %w", d.State, reply.Err)}
+	case reply.Age < disk.RequestLifetime:
+		return nil
 	}
-	return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("the disk is %s now: %w", d.State, reply.Err)}
+	return disk.Errorf(disk.Pending, "ECS accepted the call %s ago, and the disk is still %s", reply.Age.Round(time.Second), d.State)
 }

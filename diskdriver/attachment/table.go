@@ -1,92 +1,114 @@
 package attachment
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// Table holds the Records of what this process does, or has just done, for any account: disks have one ID over all of them.
-//
-// Other replicas of the driver ask ECS, too, so what this process has not settled itself since it was activated may be hidden,
-// however old the process is. It is activated by the first publish or unpublish after lag without one: until then another replica
-// may have had them all. A replica that loses the calls doesn't get them back sooner: csi-attacher's Lease lasts for 15 s.
-type Table struct {
-	mu        sync.Mutex
-	disks     map[disk.ID]map[disk.InstanceID]*Record
-	activated time.Time
-	running   int       // publishes and unpublishes
-	idle      time.Time // when the last of them ended
-	swept     time.Time
+const (
+	// longestRetry is more than csi-attacher lets pass between two calls for the same volume and node: its longest back-off is 5
+	// minutes (--retry-interval-max).
+	longestRetry = 6 * time.Minute
+	// kept is for how long a Record is kept of what is not attached, and nobody asks for.
+	kept = time.Hour
+)
 
-	limit    Limit
-	admitted int            // calls that have ever asked to wait
-	waiting  map[phase]int  // calls by what they want
-	asked    map[phase]bool // what has ever been
+// callerKey is the key of the caller of a context.
+type callerKey struct{}
+
+// WithCaller says whose calls come with a context: those of one connection have one caller, which is compared by ==.
+func WithCaller(ctx context.Context, caller any) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// Table holds what this process knows of the disks that its caller has it publish and unpublish, for any account: disks have one ID over
+// all of them. It forgets all when another caller comes.
+type Table struct {
+	mu     sync.Mutex
+	caller any
+	began  time.Time // when the first call of the caller came
+	disks  map[disk.ID]*records
+	swept  time.Time
+
+	limit   Limit
+	waiting map[phase]int  // calls by what they want
+	asked   map[phase]bool // what has ever been
+}
+
+// records are those of one disk.
+type records struct {
+	mark  string // the value of disk.HistoryTag that this process has set last
+	first bool   // the disk was new then, so that nobody has sent an attach or a detach of it before
+	on    map[disk.InstanceID]*Record
 }
 
 // NewTable returns an empty Table that lets so many calls of a kind wait at a time.
 func NewTable(limit Limit) *Table {
-	return &Table{disks: make(map[disk.ID]map[disk.InstanceID]*Record), limit: limit, waiting: make(map[phase]int), asked: make(map[phase]bool)}
+	return &Table{disks: make(map[disk.ID]*records), limit: limit, waiting: make(map[phase]int), asked: make(map[phase]bool)}
 }
 
-// begin notes a publish or an unpublish, and returns what notes its end.
-func (t *Table) begin(id disk.ID, instance disk.InstanceID, wanted phase) (end func()) {
+// begin notes a publish or an unpublish.
+func (t *Table) begin(ctx context.Context, id disk.ID, instance disk.InstanceID, wanted phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.running == 0 && now.Sub(t.idle) >= lag {
-		t.activated = now
+	if caller := ctx.Value(callerKey{}); t.began.IsZero() || caller != t.caller {
+		t.caller, t.began, t.disks = caller, now, make(map[disk.ID]*records)
 	}
-	t.running++
 	t.sweep(now)
 	t.asked[wanted] = true
-	t.record(id, instance).ask(wanted, now)
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.running--
-		t.idle = time.Now()
+	r := t.record(id, instance)
+	if r.wanted != wanted || now.Sub(r.last) > longestRetry {
+		r.wanted, r.asked = wanted, now
 	}
+	r.last = now
 }
 
-// sweep forgets the Records that nobody asks for.
+// sweep forgets the Records of what is not attached, and nobody asks for.
 func (t *Table) sweep(now time.Time) {
-	if now.Sub(t.swept) < lag {
+	if now.Sub(t.swept) < time.Minute {
 		return
 	}
 	t.swept = now
-	for id, records := range t.disks {
-		for instance, r := range records {
-			if now.Sub(r.since) > kept && now.Sub(r.last) > longestRetry {
-				delete(records, instance)
+	for id, all := range t.disks {
+		for instance, r := range all.on {
+			if r.phase != attached && now.Sub(r.last) > kept && now.After(r.open()) {
+				delete(all.on, instance)
 			}
 		}
-		if len(records) == 0 {
+		if len(all.on) == 0 {
 			delete(t.disks, id)
 		}
 	}
 }
 
-// record returns the Record of a disk and an instance, to be used with the lock held.
-func (t *Table) record(id disk.ID, instance disk.InstanceID) *Record {
-	records := t.disks[id]
-	if records == nil {
-		records = make(map[disk.InstanceID]*Record)
-		t.disks[id] = records
+// of returns the Records of a disk, to be used with the lock held.
+func (t *Table) of(id disk.ID) *records {
+	all := t.disks[id]
+	if all == nil {
+		all = &records{on: make(map[disk.InstanceID]*Record)}
+		t.disks[id] = all
 	}
-	r := records[instance]
-	if r == nil {
-		r = &Record{instance: instance}
-		records[instance] = r
-	}
-	return r
+	return all
 }
 
-// view returns what is known of a disk now, to be used with the lock held.
-func (t *Table) view(id disk.ID) view {
-	return view{records: t.disks[id], activated: t.activated, now: time.Now()}
+// record returns the Record of a disk and an instance, to be used with the lock held. What another replica has sent for them may arrive
+// for as long as requests live.
+func (t *Table) record(id disk.ID, instance disk.InstanceID) *Record {
+	all := t.of(id)
+	r := all.on[instance]
+	if r == nil {
+		r = &Record{}
+		if !all.first {
+			r.unanswered = t.began.Add(disk.RequestLifetime)
+		}
+		all.on[instance] = r
+	}
+	return r
 }
 
 // change lets f change the Record of a disk and an instance.
@@ -96,206 +118,138 @@ func (t *Table) change(id disk.ID, instance disk.InstanceID, f func(r *Record, n
 	f(t.record(id, instance), time.Now())
 }
 
-// phase returns what this process has made of a disk and an instance since it was activated.
-func (t *Table) phase(id disk.ID, instance disk.InstanceID) phase {
+// known returns a copy of the Record of a disk and an instance.
+func (t *Table) known(id disk.ID, instance disk.InstanceID) Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.view(id).own(instance)
+	return *t.record(id, instance)
 }
 
-// join notes that a look, behind which reads don't lag (view.hides), shows a disk on an instance, and takes the mark of the process before
-// for one of this process if it was that which has attached the disk.
-func (t *Table) join(d disk.Disk, instance disk.InstanceID) {
+// mark notes the value that this process has set disk.HistoryTag of a disk to, and whether that was new before. Reads that show it are
+// later than all detaches before.
+func (t *Table) mark(id disk.ID, value string, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, now := t.record(d.ID, instance), time.Now()
-	if t.view(d.ID).own(instance) == unknown && isInUse(d) {
-		r.inUse, r.marked = d.Tags[disk.HistoryTag], now
-	}
-	r.become(attached, now)
-}
-
-// mark notes that this process has set disk.HistoryTag of a disk that it is about to attach to an instance.
-func (t *Table) mark(id disk.ID, instance disk.InstanceID, inUse string) {
-	t.change(id, instance, func(r *Record, now time.Time) { r.inUse, r.marked = inUse, now })
-}
-
-// unmark notes that the next attachment of a disk to an instance, or to any if none is named, needs a mark of its own.
-func (t *Table) unmark(id disk.ID, instance disk.InstanceID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for other, r := range t.disks[id] {
-		if instance == "" || other == instance {
-			r.unmarked = time.Now()
+	all := t.of(id)
+	all.mark, all.first = value, all.first || first
+	for _, r := range all.on {
+		if r.ended, r.remark = "", false; first {
+			r.unanswered = time.Time{}
 		}
 	}
 }
 
-// marked returns what this process has set disk.HistoryTag of a disk to, since it was activated and since it was last asked to take the
-// disk from an instance, and whether that is so short a time ago that reads may not show it; empty: nothing.
-func (t *Table) marked(id disk.ID, instance disk.InstanceID) (inUse string, hidden bool) {
+// unmark has the next publish set a new mark: reads don't show this one in time, or another replica's late call has replaced it.
+func (t *Table) unmark(id disk.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now, last := time.Now(), &Record{}
-	for _, r := range t.disks[id] {
-		if r.marked.After(last.marked) && !r.marked.Before(t.activated) {
-			last = r
-		}
-	}
-	if !last.marked.After(t.record(id, instance).unmarked) {
-		return "", false
-	}
-	return last.inUse, now.Sub(last.marked) < lag
+	t.of(id).mark = ""
 }
 
-// untilShown is how long it takes until reads show what other replicas have done to a disk and an instance.
-func (t *Table) untilShown(id disk.ID, instance disk.InstanceID) time.Duration {
+// marked returns that value.
+func (t *Table) marked(id disk.ID) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := t.view(id)
-	return v.shownFrom(instance, lag).Sub(v.now)
+	return t.of(id).mark
 }
 
-// publishes decides what a publish does next.
-func (t *Table) publishes(d disk.Disk, p Publication) (step, error) {
+// needsMark says whether the next attachment of a disk to an instance needs a mark.
+func (t *Table) needsMark(id disk.ID, instance disk.InstanceID) bool {
+	return t.marked(id) == "" || t.known(id, instance).remark
+}
+
+// isLater says whether a read that shows a disk on an instance is later than this process's last detach of it, and than what other
+// replicas did.
+func (t *Table) isLater(d disk.Disk, instance disk.InstanceID) bool {
+	r := t.known(d.ID, instance)
+	if r.shown != "" && r.shown == d.AttachedSince(instance) {
+		return false
+	}
+	return d.Tags[disk.HistoryTag] == t.marked(d.ID) && !r.remark && (r.ended == "" || d.Released == r.ended || later(d.Released, r.ended))
+}
+
+// attach notes that a read shows a disk on an instance, which isLater.
+func (t *Table) attach(d disk.Disk, p Publication) {
+	t.change(d.ID, p.Instance, func(r *Record, _ time.Time) {
+		r.become(attached)
+		r.before, r.ordered, r.readOnly = d.Released, !d.MultiAttach, p.ReadOnly
+	})
+}
+
+// detach notes that an instance doesn't have a disk any more, as a read may show it. Unless the order of ECS's times tells reads of the
+// next attachment from those of this one, that one needs a mark of its own.
+func (t *Table) detach(d disk.Disk, instance disk.InstanceID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return p.next(d, t.view(d.ID).hides(p.Instance))
+	r := t.record(d.ID, instance)
+	if r.ordered && later(d.Released, r.before) {
+		r.ended = d.Released
+	} else if r.phase != unknown && r.phase != detached {
+		r.remark = true
+	}
+	r.become(detached)
+	r.ordered = false
 }
 
-// unpublishes decides what an unpublish does next, and for detach names the instances.
-func (t *Table) unpublishes(d disk.Disk, instance disk.InstanceID) (step, []disk.InstanceID) {
+// hasElsewhere says whether this process has attached a disk that one instance may have to another one, and which may have it besides
+// for a call of which it doesn't know.
+func (t *Table) hasElsewhere(d disk.Disk, instance disk.InstanceID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.view(d.ID).unpublish(d, instance)
-}
-
-// view is what this process knows of one disk at a time. It is pure.
-type view struct {
-	records        map[disk.InstanceID]*Record
-	activated, now time.Time
-}
-
-// own is what this process has made of the disk and an instance since it was activated.
-func (v view) own(instance disk.InstanceID) phase {
-	if r := v.records[instance]; r != nil && !r.since.Before(v.activated) {
-		return r.phase
-	}
-	return unknown
-}
-
-// shownFrom is from when on ECS shows what other replicas have done to the disk and an instance, if that
-// takes so long to show: when this process has been the active one for as long, or
-// has been asked for the same for longer than any change lasts. Without the latter
-// a call that has less time than that, and comes again rarely, would never end.
-func (v view) shownFrom(instance disk.InstanceID, within time.Duration) time.Time {
-	from := v.activated.Add(within)
-	if r := v.records[instance]; r != nil && r.wanted != unknown && r.first.Add(slowestDetach).Before(from) {
-		return r.first.Add(slowestDetach)
-	}
-	return from
-}
-
-// shows says whether ECS shows it by now.
-func (v view) shows(instance disk.InstanceID, within time.Duration) bool {
-	return !v.now.Before(v.shownFrom(instance, within))
-}
-
-// hides is what reads may hide from a publish.
-func (v view) hides(instance disk.InstanceID) hidden {
-	own := v.own(instance)
-	h := hidden{
-		attachingElsewhere: !v.shows(instance, lag),
-		detachedHere:       own == unknown && !v.shows(instance, lag),
-		detachingHere:      own != attaching && own != attached && !v.shows(instance, slowestDetach),
-	}
-	for other, p := range v.lately() {
-		switch here := other == instance; {
-		case p == detached && here:
-			h.detachedHere = true
-		case p == detached:
-			h.detachedElsewhere = append(h.detachedElsewhere, other)
-		case p == attached && here:
-			h.attachedHere = true
-		case !here && p != detaching:
-			h.attachingElsewhere = true
-		}
-	}
-	return h
-}
-
-// lately is what this process has made of the disk so short a time ago that reads may not show it.
-func (v view) lately() map[disk.InstanceID]phase {
-	phases := map[disk.InstanceID]phase{}
-	for instance, r := range v.records {
-		if r.phase != unknown && v.now.Sub(r.since) < lag {
-			phases[instance] = r.phase
-		}
-	}
-	return phases
-}
-
-// unpublish decides what comes next for a disk that is to be detached from an instance, or from all if none is named, going by what
-// ECS shows and may hide.
-func (v view) unpublish(d disk.Disk, instance disk.InstanceID) (step, []disk.InstanceID) {
-	next, instances := shownUnpublish(v.hides(instance).correct(d), instance)
-	if next != done {
-		return next, instances
-	}
-	if doubtful := v.doubtful(d, instance); len(doubtful) > 0 {
-		return detach, doubtful
-	}
-	if v.mayAttach(instance) {
-		return await, nil
-	}
-	return done, nil
-}
-
-// doubtful are the instances, or the one that is named, that ECS may be attaching a disk to, or detaching it from, without showing
-// it, and of which its answer to a detach tells: those that this process has asked for, and the one that it knows nothing of. Of a
-// disk that others have ECS shows one state for all of them together, so ECS is asked once more when it has got all that other replicas
-// have sent; of any other a read shows when reads don't lag any more.
-func (v view) doubtful(d disk.Disk, instance disk.InstanceID) []disk.InstanceID {
-	shared := isShared(d)
-	if instance != "" && v.own(instance) == unknown {
-		since := v.activated
-		switch shows := v.shows(instance, lag); {
-		case shows && shared:
-			since = v.shownFrom(instance, lag)
-		case shows:
-			return nil
-		}
-		if r := v.records[instance]; r != nil && !r.refused.Before(since) {
-			return nil
-		}
-		return []disk.InstanceID{instance}
-	}
-	var instances []disk.InstanceID
-	for other, r := range v.records {
-		if shared && (r.phase == attaching || r.phase == detaching) && (instance == "" || other == instance) && v.now.Sub(r.since) < slowestDetach {
-			instances = append(instances, other)
-		}
-	}
-	return instances
-}
-
-// mayAttach says whether ECS may attach the disk to an instance, or to any if it is
-// empty, or have attached it, without showing it.
-func (v view) mayAttach(instance disk.InstanceID) bool {
-	if v.own(instance) == unknown && !v.shows(instance, lag) {
-		return true
-	}
-	for other, p := range v.lately() {
-		if (instance == "" || other == instance) && (p == attaching || p == attached) {
+	for other, r := range t.of(d.ID).on {
+		if other != instance && r.phase == attached && d.On(other) && !d.MultiAttach && !d.On(instance) {
 			return true
 		}
 	}
 	return false
 }
 
-// settles says whether the end of a detach shows that the disk is off for good. That there was nothing to detach says nothing of an
-// attach that another replica has just sent.
-func (v view) settles(instance disk.InstanceID) bool {
-	r := v.records[instance]
-	return v.own(instance) != unknown || v.shows(instance, lag) || r == nil || r.refused.Before(v.activated)
+// mayHave are the instances that this process has attached a disk to, or may have.
+func (t *Table) mayHave(id disk.ID) []disk.InstanceID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []disk.InstanceID
+	for instance, r := range t.of(id).on {
+		if instance != "" && r.phase != unknown && r.phase != detached {
+			all = append(all, instance)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// publishes decides what a publish does next. Of a disk for several instances reads don't show that it is being detached from one, so
+// ECS is asked whether one that this process didn't attach it to has it. One that only one instance is to have waits for what is open
+// elsewhere: of any other ECS itself refuses a second attachment.
+func (t *Table) publishes(d disk.Disk, p Publication) (step, error) {
+	next, err := p.next(t.current(d))
+	if phase := t.known(d.ID, p.Instance).phase; next == done && d.MultiAttach && phase != attached && phase != attaching {
+		next = attach
+	}
+	if next != attach || !d.MultiAttach || p.Shared || err != nil {
+		return next, err
+	}
+	others := slices.DeleteFunc(t.mayHave(d.ID), func(i disk.InstanceID) bool { return i == p.Instance })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(others) > 0 || time.Since(t.began) < disk.RequestLifetime {
+		return await, err
+	}
+	return next, err
+}
+
+// current leaves out of a read the instances that don't have the disk any more.
+func (t *Table) current(d disk.Disk) disk.Disk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	on := t.of(d.ID).on
+	holders := slices.DeleteFunc(slices.Clone(d.Attachments), func(a disk.Attachment) bool {
+		r := on[a.Instance]
+		return r != nil && r.phase == detached && (r.ended == "" || d.Released != r.ended && !later(d.Released, r.ended))
+	})
+	if len(holders) == 0 && len(d.Attachments) > 0 && (d.State == disk.Attached || d.State == disk.Detaching) {
+		d.State = disk.Available
+	}
+	d.Attachments = holders
+	return d
 }

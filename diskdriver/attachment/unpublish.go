@@ -2,72 +2,140 @@ package attachment
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 	"github.com/topodisk/topodisk/internal/sleep"
 )
 
-// Unpublish detaches a disk from an instance, or from all if none is
-// named. It is nil only when ECS shows that the instance hasn't the disk, be the instance running, stopped or gone. NotFound: the
-// disk doesn't exist.
+// firstPause and lastPause bound the pauses between detaches that prove nothing, but for the first.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 8 * time.Second
+)
+
+// Unpublish detaches a disk from an instance, or from all if none is named. It is nil only when ECS has shown, or said, that the
+// instance hasn't the disk, be the instance running, stopped or gone, and no call can attach it any more. NotFound: the disk doesn't
+// exist.
 func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.InstanceID) error {
-	defer a.table.begin(id, instance, detached)()
-	a.table.unmark(id, instance)
+	a.table.begin(ctx, id, instance, detached)
 	ctx, leave, err := a.table.admit(ctx, detached)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if a.table.phase(id, instance) == attached { // ECS's answer says if it isn't so any more
-		d, err := a.detach(ctx, disk.Disk{ID: id}, instance)
-		if err != nil {
-			return err
-		}
-		return a.ecs.Untag(ctx, id, readOnlyTags(d, instance))
+	var d disk.Disk
+	if instance == "" {
+		d, err = a.takeOffAll(ctx, id)
+	} else {
+		d, err = a.takeOff(ctx, id, instance)
 	}
-	d, err := a.existing(ctx, id, instance)
 	if err == nil {
-		a.table.change(id, instance, func(r *Record, now time.Time) { r.look(d, now) })
+		err = a.ecs.Untag(ctx, id, readOnlyTags(d, instance))
 	}
-	for err == nil {
-		next, instances := a.table.unpublishes(d, instance)
-		for _, i := range instances {
-			if _, err := a.detach(ctx, d, i); err != nil {
-				return err
-			}
-		}
-		switch {
-		case next == done, next == detach && instance != "" && a.table.phase(id, instance) == detached:
-			a.table.change(id, instance, func(r *Record, now time.Time) { r.become(detached, now) })
-			return a.ecs.Untag(ctx, id, readOnlyTags(d, instance))
-		case next == detach && instance == "": // a read may not have shown all
-			d, err = a.ecs.Get(ctx, id)
-		default:
-			d, err = a.ecs.Await(ctx, id, func(d disk.Disk) (bool, error) {
-				next, _ := a.table.unpublishes(d, instance)
-				return next != await, nil
-			})
-		}
-	}
-	if disk.KindOf(err) == disk.NotFound { // which is success: nobody asks again
+	if err == nil || disk.KindOf(err) == disk.NotFound { // which is success: nobody asks again
 		a.table.change(id, instance, func(r *Record, _ time.Time) { r.wanted = unknown })
 	}
 	return err
 }
 
-// existing reads a disk. A read that lags behind may be older than the disk, so a process that another one may just have worked before
-// reads again later before it says that there is no such disk.
-func (a *Attacher) existing(ctx context.Context, id disk.ID, instance disk.InstanceID) (disk.Disk, error) {
-	d, err := a.ecs.Get(ctx, id)
-	if wait := a.table.untilShown(id, instance); disk.KindOf(err) == disk.NotFound && wait > 0 {
-		if sleep.For(ctx, wait) != nil {
-			return d, disk.Errorf(disk.Pending, "ECS shows no such disk, and within %s of another replica's work it may not show one yet: %w", lag, err)
+// takeOff detaches a disk from an instance, and returns the disk as it was seen last. ECS is not asked for one that this process has
+// proved to be off, or attached to another instance, unless a read shows it.
+func (a *Attacher) takeOff(ctx context.Context, id disk.ID, instance disk.InstanceID) (disk.Disk, error) {
+	if known := a.table.known(id, instance); known.phase == detached || known.phase == unknown && len(a.table.mayHave(id)) > 0 {
+		d, err := a.ecs.Get(ctx, id)
+		switch {
+		case known.phase == detached && (err != nil || !a.table.current(d).On(instance)):
+			return d, nil
+		case err == nil && a.table.hasElsewhere(d, instance):
+			return d, pause(ctx, known.open())
 		}
-		return a.ecs.Get(ctx, id)
 	}
-	return d, err
+	for wait := time.Duration(0); ; wait = min(2*wait+firstPause, lastPause) {
+		if err := pause(ctx, latest(a.table.known(id, instance).again, time.Now().Add(wait))); err != nil {
+			return disk.Disk{}, err
+		}
+		d, proved, doubtful, err := a.detach(ctx, id, instance)
+		if doubtful && err == nil {
+			d, err = a.remark(ctx, d)
+			proved = err == nil && len(d.Attachments) == 0 && d.State != disk.Attaching && d.State != disk.Detaching
+		}
+		if proved && d.Tags == nil { // ECS's answer is enough
+			if read, err := a.ecs.GetCached(ctx, id); err == nil {
+				d = read
+			}
+		}
+		if proved {
+			a.table.detach(d, instance)
+		}
+		if proved || err != nil {
+			return d, err
+		}
+	}
+}
+
+// pause waits for what may yet take effect. Pending: the caller's time is over before.
+func pause(ctx context.Context, until time.Time) error {
+	limited, cancel := deadline.BeforeAnswer(ctx)
+	defer cancel()
+	if wait := time.Until(until); wait > 0 && sleep.For(limited, wait) != nil {
+		return disk.Errorf(disk.Pending, "ECS is asked again in %s: a request that was sent before may reach it until then", wait.Round(time.Second))
+	}
+	return nil
+}
+
+// detach asks ECS to detach a disk from an instance, and says whether it is proved to be off (Record.off).
+func (a *Attacher) detach(ctx context.Context, id disk.ID, instance disk.InstanceID) (d disk.Disk, proved, doubtful bool, err error) {
+	reply := disk.Reply{Answer: disk.NoAnswer} // unless the call returns
+	err = &disk.Error{Kind: disk.UnknownOutcome}
+	defer func() {
+		a.table.change(id, instance, func(r *Record, now time.Time) {
+			if r.sent(detaching, reply, now); err == nil {
+				proved, doubtful = r.off(d, instance, reply, now)
+			}
+		})
+	}()
+	d, reply, err = a.ecs.Detach(ctx, instance, id, Detached(instance))
+	return d, false, false, err
+}
+
+// takeOffAll detaches a disk from all instances: those that a read shows, and those that this process knows of, until a read that is
+// later than all calls of other replicas shows none.
+func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	for confirmed := false; ; {
+		d, err := a.ecs.Get(ctx, id)
+		if err == nil && len(d.Attachments) == 0 && (d.State == disk.Attaching || d.State == disk.Detaching || d.State == disk.Attached) {
+			d, err = a.await(ctx, id, func(d disk.Disk) (bool, error) { return len(d.Attachments) > 0 || d.State == disk.Available, nil })
+		}
+		if err != nil {
+			return d, a.unseen(ctx, id, err)
+		}
+		holders := append(a.table.current(d).Holders(), a.table.mayHave(id)...)
+		slices.Sort(holders)
+		for _, instance := range slices.Compact(holders) {
+			if _, err := a.takeOff(ctx, id, instance); err != nil {
+				return d, err
+			}
+		}
+		switch {
+		case len(holders) > 0:
+			confirmed = false
+		case confirmed:
+			return d, nil
+		default:
+			known := a.table.known(id, "")
+			if err := pause(ctx, known.open()); err != nil {
+				return d, err
+			}
+			if _, err := a.remark(ctx, d); err != nil {
+				return d, err
+			}
+			confirmed = true
+		}
+	}
 }
 
 // readOnlyTags are the tags of a disk that record that an instance, or any, may not write.
@@ -80,16 +148,4 @@ func readOnlyTags(d disk.Disk, instance disk.InstanceID) []string {
 		}
 	}
 	return keys
-}
-
-// detach detaches a disk, as a look has shown it, if there was one, from one instance.
-func (a *Attacher) detach(ctx context.Context, look disk.Disk, instance disk.InstanceID) (disk.Disk, error) {
-	return a.call(look, instance, detaching, detached, func(r *Record) (disk.Disk, error) {
-		return a.ecs.Detach(ctx, instance, look.ID, a.locked(func(d disk.Disk, reply disk.Reply) (bool, error) {
-			if r.provesUnheld(d, reply, time.Now()) {
-				r.refused = time.Now()
-			}
-			return r.Detached(d, reply)
-		}))
-	})
 }

@@ -30,6 +30,9 @@ const (
 // InUseMark returns HistoryInUse as the value of HistoryTag. A read that shows the nonce is later than the call that set it.
 func InUseMark(nonce string) string { return string(HistoryInUse) + "-" + nonce }
 
+// UsedMark is InUseMark for a disk that somebody else may have written to before.
+func UsedMark(nonce string) string { return "used-" + nonce }
+
 // The volume context: what the node needs to know of a volume's class and birth.
 const (
 	FilesystemKey  = "fsType"      // for a volume whose capability names no file system

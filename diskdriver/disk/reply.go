@@ -5,7 +5,7 @@ import "time"
 // Reply is how ECS has replied to a call that attaches or detaches a disk, where only reads say what has come of it.
 type Reply struct {
 	Answer Answer
-	Err    error         // nil if the answer is Accepted
+	Err    error         // nil if the answer is Accepted or Unsent
 	Age    time.Duration // of the call, since it was sent
 }
 
@@ -13,15 +13,21 @@ type Reply struct {
 type Answer int
 
 const (
+	// Unsent is a call that was not made, or that ECS has not looked at.
+	Unsent Answer = iota
 	// Accepted is a call that ECS works on.
-	Accepted Answer = iota
+	Accepted
 	// NoAnswer is a call of which nobody knows whether ECS has it.
 	NoAnswer
+	// Refused is a call that ECS will not carry out, for a reason of which reads say nothing.
+	Refused
 	// WrongState is a disk whose state doesn't allow the call. Reads may not show that state: that the disk is being attached, say.
 	WrongState
 	// AlreadyDetaching is a disk that is being detached from the instance.
 	AlreadyDetaching
-	// NotAttached is a disk that the instance doesn't have.
+	// Elsewhere is a disk that the instance doesn't have, and others may.
+	Elsewhere
+	// NotAttached is a disk that no instance has.
 	NotAttached
 	// NoInstance is an instance that doesn't exist.
 	NoInstance

@@ -27,7 +27,7 @@ var refusals = [...]map[string]disk.Answer{
 	instancequeue.Attach: {"IncorrectDiskStatus": disk.WrongState, "InvalidDisk.InUse": disk.WrongState, "DiskId.StatusNotSupported": disk.WrongState},
 	instancequeue.Detach: {
 		"IncorrectDiskStatus": disk.WrongState, "InvalidOperation.DiskDetachingFromThisEcs": disk.AlreadyDetaching,
-		"InvalidDisk.AlreadyDetached": disk.NotAttached, "DependencyViolation": disk.NotAttached, "InvalidInstanceId.NotFound": disk.NoInstance,
+		"InvalidDisk.AlreadyDetached": disk.NotAttached, "DependencyViolation": disk.Elsewhere, "InvalidInstanceId.NotFound": disk.NoInstance,
 	},
 }
 
@@ -74,14 +74,14 @@ func (a *attachments) Await(ctx context.Context, id disk.ID, seen func(disk.Disk
 }
 
 // Attach asks ECS to attach a disk to an instance, and reads the disk until seen
-// says that it is done; it returns the disk as it was seen last. With force a
+// says that it is done; it returns the disk as it was seen last, and ECS's reply. With force a
 // regional disk is taken from an instance of another zone.
 //
 // Calls for one instance queue up (package instancequeue). A call that ECS is at
 // work on already is not made again. Pending: ECS is at work on it, or others are
 // first; the same call later ends it. NodeFull: the instance takes no more.
 // UnknownOutcome: ECS may or may not attach it.
-func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen judge) (disk.Disk, error) {
+func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen judge) (disk.Disk, disk.Reply, error) {
 	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, judge: seen,
 		asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
 	o.call = func() error {
@@ -91,17 +91,17 @@ func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id d
 		return err
 	}
 	if err := o.check(); err != nil {
-		return disk.Disk{}, err
+		return disk.Disk{}, disk.Reply{}, err
 	}
 	if err := a.settled(ctx, id); err != nil {
-		return disk.Disk{}, o.failed(err)
+		return disk.Disk{}, disk.Reply{}, o.failed(err)
 	}
 	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Attach})
 }
 
-// Detach asks ECS to detach a disk from an instance, and else is Attach; it returns
-// no disk if ECS has said that there is no such one.
-func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen judge) (disk.Disk, error) {
+// Detach asks ECS to detach a disk from an instance, and else is Attach. NotFound: ECS has answered that there is no such disk. After the
+// answer that no instance has the disk, or that there is no such instance, it isn't read, and nothing but its ID is returned.
+func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen judge) (disk.Disk, disk.Reply, error) {
 	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, judge: seen,
 		asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
@@ -111,14 +111,10 @@ func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id d
 		return err
 	}
 	if err := o.check(); err != nil {
-		return disk.Disk{}, err
+		return disk.Disk{}, disk.Reply{}, err
 	}
 	a.recent.End(id)
-	d, err := o.run(ctx, batch.Change{Disk: id, Kind: batch.Detach})
-	if disk.KindOf(err) == disk.NotFound {
-		return disk.Disk{}, nil
-	}
-	return d, err
+	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Detach})
 }
 
 // settled waits until a disk that this process has just made is there.
@@ -158,29 +154,36 @@ func (o *operation) check() error {
 }
 
 // run waits for the slot, asks, and waits until ECS is done.
-func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, error) {
+func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, disk.Reply, error) {
 	s, err := o.role.queues.Enter(o.instance, o.asked)
 	if err != nil {
-		return disk.Disk{}, o.failed(err)
+		return disk.Disk{}, disk.Reply{}, o.failed(err)
 	}
 	o.slot = s
 	defer o.giveBack() // after a panic, too: else nobody gets the slot again
 	if _, sent := s.Sent(); !sent {
 		if err := o.ask(ctx); err != nil {
 			o.ended = true
-			return disk.Disk{}, o.failed(err)
+			return disk.Disk{}, s.Reply, o.failed(err)
 		}
 		w.Since, w.Reply = o.acceptedAt, o.took
 	}
+	if s.Reply.Answer == disk.NotAttached || s.Reply.Answer == disk.NoInstance {
+		o.ended = true
+		return disk.Disk{ID: o.asked.Disk}, o.reply(), nil
+	}
 	d, err := o.role.reads.Await(ctx, w, o.seen)
-	o.ended = o.ended || disk.KindOf(err) == disk.NotFound
+	reply := o.reply()
+	if disk.KindOf(err) == disk.NotFound { // which a read doesn't prove
+		err = &disk.Error{Kind: disk.Pending, Err: err}
+	}
 	switch {
 	case err == nil:
-		return d, nil
+		return d, reply, nil
 	case !o.ended:
 		err = o.unfinished(err)
 	}
-	return disk.Disk{}, o.failed(err)
+	return disk.Disk{}, reply, o.failed(err)
 }
 
 // giveBack ends the operation's share of the instance, or leaves it to the same operation if ECS may be at work.
@@ -201,6 +204,7 @@ func (o *operation) ask(ctx context.Context) error {
 		if err := o.slot.Wait(limited); err != nil {
 			return err
 		}
+		before := o.slot.Reply
 		o.slot.Reply = noAnswer
 		err := o.call()
 		o.role.recent.Changed(o.asked.Disk)
@@ -214,12 +218,16 @@ func (o *operation) ask(ctx context.Context) error {
 			o.slot.Accepted()
 			return nil
 		case errors.Is(err, transport.ErrNotAdmitted):
+			o.slot.Reply = before
 		case busy:
+			o.slot.Reply = before
 			o.slot.Refused(limit)
 		case code == boundCode && !o.bound:
+			o.slot.Reply = before
 			o.bound = true
 			o.slot.Unsent()
 		case code == initializingCode: // it ends by itself, and no read shows it
+			o.slot.Reply = before
 			o.slot.Unsent()
 			select {
 			case <-time.After(pause):
@@ -234,16 +242,33 @@ func (o *operation) ask(ctx context.Context) error {
 			o.slot.Reply = disk.Reply{Answer: disk.NoAnswer, Err: err}
 			return nil
 		default:
+			o.slot.Reply = disk.Reply{Answer: answerOf(err), Err: err}
 			return err
 		}
 	}
 }
 
-// seen judges what a read shows, and notes what that says of the slot.
-func (o *operation) seen(d disk.Disk) (bool, error) {
+// answerOf is what an error of a call says that no read follows.
+func answerOf(err error) disk.Answer {
+	switch disk.KindOf(err) {
+	case disk.Unexpected:
+		return disk.NoAnswer
+	case disk.Throttled, disk.Unreachable:
+		return disk.Unsent
+	}
+	return disk.Refused
+}
+
+// reply is ECS's, with its age.
+func (o *operation) reply() disk.Reply {
 	reply := o.slot.Reply
 	reply.Age = o.age()
-	done, err := o.judge(d, reply)
+	return reply
+}
+
+// seen judges what a read shows, and notes what that says of the slot.
+func (o *operation) seen(d disk.Disk) (bool, error) {
+	done, err := o.judge(d, o.reply())
 	if d.State == [...]disk.State{instancequeue.Attach: disk.Attaching, instancequeue.Detach: disk.Detaching}[o.asked.Verb] {
 		o.slot.Accepted()
 	}

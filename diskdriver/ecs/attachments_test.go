@@ -36,16 +36,16 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 	})
 }
 
-// attach attaches a disk that was read before.
+// attach attaches a disk.
 func attach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	d, _ := c.GetCached(ctx, id)
-	return c.Attach(ctx, instance, id, false, attachment.NewRecord(instance, d).Attached)
+	d, _, err := c.Attach(ctx, instance, id, false, attachment.Attached(instance))
+	return d, err
 }
 
-// detach detaches a disk that was read before.
+// detach detaches a disk.
 func detach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	d, _ := c.GetCached(ctx, id)
-	return c.Detach(ctx, instance, id, attachment.NewRecord(instance, d).Detached)
+	d, _, err := c.Detach(ctx, instance, id, attachment.Detached(instance))
+	return d, err
 }
 
 // madeDisk makes a disk and waits until it can be attached.
@@ -320,7 +320,7 @@ func TestALeftSlotKeepsTheReply(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			_, err := c.Detach(inTime(t, 10*time.Second), nodeA, id, func(_ disk.Disk, reply disk.Reply) (bool, error) {
+			_, _, err := c.Detach(inTime(t, 10*time.Second), nodeA, id, func(_ disk.Disk, reply disk.Reply) (bool, error) {
 				if reply.Answer != disk.NoAnswer || disk.KindOf(reply.Err) != disk.UnknownOutcome {
 					t.Errorf("the reply is %+v, want none", reply)
 				}
@@ -417,7 +417,7 @@ func TestAPanicHoldsNoSlotForEver(t *testing.T) {
 		ids := []disk.ID{madeDisk(t, c, "vol-1"), madeDisk(t, c, "vol-2")}
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = c.Attach(t.Context(), nodeA, ids[0], false, func(disk.Disk, disk.Reply) (bool, error) { panic("odd") })
+			_, _, _ = c.Attach(t.Context(), nodeA, ids[0], false, func(disk.Disk, disk.Reply) (bool, error) { panic("odd") })
 		}()
 		for _, id := range ids {
 			if _, err := attach(inTime(t, time.Minute), c, nodeA, id); err != nil {

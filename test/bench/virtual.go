@@ -248,7 +248,7 @@ func failedPolls(t *testing.T, r *report) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), otherTime)
 				defer cancel()
-				if _, err := w.client.Attach(ctx, instance(i), d.ID, false, attachment.NewRecord(instance(i), d).Attached); err != nil {
+				if _, _, err := w.client.Attach(ctx, instance(i), d.ID, false, attachment.Attached(instance(i))); err != nil {
 					mu.Lock()
 					failures++
 					mu.Unlock()

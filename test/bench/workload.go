@@ -131,18 +131,18 @@ func (w *workload) lifecycle(i int) {
 
 // attach attaches a disk, which is read first if it hasn't just been, as the driver does.
 func (w *workload) attach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
-	d, err := w.client.GetCached(ctx, id)
+	_, err := w.client.GetCached(ctx, id)
 	if err == nil {
-		_, err = w.client.Attach(ctx, at, id, false, attachment.NewRecord(at, d).Attached)
+		_, _, err = w.client.Attach(ctx, at, id, false, attachment.Attached(at))
 	}
 	return err
 }
 
 // detach is attach for a detach.
 func (w *workload) detach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
-	d, err := w.client.GetCached(ctx, id)
+	_, err := w.client.GetCached(ctx, id)
 	if err == nil {
-		_, err = w.client.Detach(ctx, at, id, attachment.NewRecord(at, d).Detached)
+		_, _, err = w.client.Detach(ctx, at, id, attachment.Detached(at))
 	}
 	return err
 }

@@ -1,0 +1,137 @@
+package diskdriver
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+// insist repeats a command as csi-attacher does, until it is OK.
+func (s *story) insist(command string) {
+	s.t.Helper()
+	for range 60 {
+		answer := s.say(command)
+		if strings.HasPrefix(answer, "OK") {
+			return
+		}
+		if !mayBeUnderWay(answer) {
+			s.t.Fatalf("%s: %s", command, answer)
+		}
+		time.Sleep(time.Second)
+	}
+	s.t.Fatalf("%s never is OK", command)
+}
+
+// stays holds what the driver has said against ECS, for as long as a request may be on its way and longer: the disk is on the
+// instance, or on none if that is empty.
+func (s *story) stays(instance string) {
+	s.t.Helper()
+	for range 2 * disk.RequestLifetime / time.Second {
+		disks := s.sim.Disks()
+		at := disks[slices.IndexFunc(disks, func(d ecssim.DiskState) bool { return d.ID == s.id("d-1") })].Attachments
+		if instance == "" && len(at) > 0 || instance != "" && (len(at) != 1 || at[0].Instance != instance || at[0].Phase != "In_use") {
+			s.t.Fatalf("it was said that the disk is on %q, and it is on %v", instance, at)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// TestCallsThatECSGetsLateOrNever has calls that are lost or late, and reads that are behind or leave the disk out.
+func TestCallsThatECSGetsLateOrNever(t *testing.T) {
+	for name, does := range map[string]func(s *story){
+		"a detach is lost, and reads are behind": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			s.say("fault lost-request action=DetachDisk")
+			s.say("fault stale action=DescribeDisks lag=8s for=12s count=0")
+			s.say("unpublish d-1 i-a1 timeout=2s")
+			s.insist("unpublish d-1 i-a1 timeout=2s")
+			s.stays("")
+			s.ok("publish d-1 i-a2")
+		},
+		"a detach keeps its position, and reads are behind": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			s.say("fault error action=DetachDisk status=409 code=InvalidOperation.Conflict count=0 for=6s")
+			s.say("fault stale action=DescribeDisks lag=8s for=12s count=0")
+			s.say("unpublish d-1 i-a1 timeout=2s")
+			s.insist("unpublish d-1 i-a1 timeout=2s")
+			s.stays("")
+		},
+		"a detach is late": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			s.say("fault delay action=DetachDisk delay-before=28s")
+			s.say("unpublish d-1 i-a1 timeout=8s")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.insist("publish d-1 i-a1")
+			s.stays("i-a1")
+		},
+		"an attach is late": func(s *story) {
+			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("publish d-1 i-a1 timeout=5s")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.stays("")
+			s.ok("publish d-1 i-a2")
+		},
+		"an attach of the process before is late": func(s *story) {
+			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("publish d-1 i-a1 timeout=5s")
+			s.say("restart")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.stays("")
+		},
+		"an attach of the replica before is late": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			s.ok("unpublish d-1 i-a1")
+			s.say("replica B")
+			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("publish d-1 i-a1 timeout=5s")
+			s.say("replica A")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.stays("")
+		},
+		"an attach is repeated, and the first one is late": func(s *story) {
+			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("publish d-1 i-a1 timeout=3s")
+			s.insist("publish d-1 i-a1 timeout=10s")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.stays("")
+		},
+		"reads leave the disk out": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			hidden := true
+			s.retell(func(answer map[string]any) {
+				if disks, ok := answer["Disks"].(map[string]any); ok && hidden {
+					disks["Disk"] = slices.DeleteFunc(disks["Disk"].([]any), func(d any) bool { return d.(map[string]any)["DiskId"] == s.id("d-1") })
+				}
+			})
+			time.AfterFunc(90*time.Second, func() { hidden = false })
+			s.ok("create disk-2 size=20Gi zones=a type=cloud_essd")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.stays("")
+			if answer := s.say("publish d-1 i-a1 timeout=8s"); strings.HasPrefix(answer, "NotFound") {
+				s.t.Errorf("publish: %s", answer)
+			}
+		},
+		"reads show the attachment before": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			s.ok("unpublish d-1 i-a1")
+			s.ok("publish d-1 i-a2")
+			s.say("restart")
+			s.say("fault stale action=DescribeDisks lag=7s for=20s count=0")
+			if answer := s.say("publish d-1 i-a1 timeout=30s"); strings.HasPrefix(answer, "OK") {
+				s.stays("i-a1")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			promise(t, func(_ *testing.T, s *story) {
+				s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+				time.Sleep(20 * time.Second) // reads that are behind show it
+				does(s)
+			})
+		})
+	}
+}
