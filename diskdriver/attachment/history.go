@@ -72,7 +72,7 @@ func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenc
 		here := d.On(p.Instance) && d.State != disk.Detaching
 		known := a.table.known(d.ID, p.Instance)
 		if !here && a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && time.Now().After(known.unseen) {
-			return false, &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and not attached any more", d.State)}
+			return false, disk.Errorf(disk.Pending, "the disk is %s, and not attached to %s any more", d.State, p.Instance)
 		}
 		return here && d.State != disk.Attaching && a.table.isLater(d, p.Instance) && (!fenced || p.compatible(d) == nil), nil
 	}

@@ -79,7 +79,7 @@ func (r *Record) sent(to phase, reply disk.Reply, now time.Time) {
 
 // off says whether the reply to a detach, and the read after it, prove that the instance doesn't have the disk and won't; else it notes
 // when to ask again. Doubtful is what a read that is later than the reply proves, if it shows the same.
-func (r *Record) off(d disk.Disk, instance disk.InstanceID, reply disk.Reply, now time.Time) (proved, doubtful bool) {
+func (r *Record) off(d disk.Disk, reply disk.Reply, now time.Time) (proved, doubtful bool) {
 	sent, first := now.Add(-reply.Age), r.refused
 	r.again, r.refused = time.Time{}, time.Time{}
 	switch {
@@ -124,12 +124,12 @@ type call struct {
 
 // Attached returns what says whether a read shows that ECS has attached a disk to an instance, as it was asked to. The error says why it
 // won't: Pending, InUse, or the one of the reply.
-func Attached(instance disk.InstanceID) func(disk.Disk, disk.Reply) (bool, error) {
+func Attached(instance disk.InstanceID) Judge {
 	return (&call{instance: instance}).attached
 }
 
 // Detached is Attached for a detach. That a read doesn't show the instance proves nothing yet (Record.off).
-func Detached(instance disk.InstanceID) func(disk.Disk, disk.Reply) (bool, error) {
+func Detached(instance disk.InstanceID) Judge {
 	return (&call{instance: instance}).detached
 }
 

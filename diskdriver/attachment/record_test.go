@@ -140,7 +140,7 @@ func TestWhatProvesADiskOff(t *testing.T) {
 		{"in a wrong state, and ECS has detached it", Record{agreed: true}, reply(disk.WrongState, 0), look(disk.Available, false, ""), "proved", 30},
 		{"in a wrong state, and others have it", Record{refused: now.Add(-time.Minute)}, reply(disk.WrongState, 0), look(disk.Attached, true, "", there), "ask", 0},
 	} {
-		proved, doubtful := test.r.off(test.look, here, test.reply, now)
+		proved, doubtful := test.r.off(test.look, test.reply, now)
 		got := map[bool]string{true: "doubtful", false: "ask"}[doubtful]
 		if proved {
 			got = "proved"

@@ -49,7 +49,7 @@ func (a *Attacher) takeOff(ctx context.Context, id disk.ID, instance disk.Instan
 		d, err := a.ecs.Get(ctx, id)
 		switch {
 		case known.phase == detached && (err != nil || !a.table.current(d).On(instance)):
-			return d, nil
+			return d, nil //nolint:nilerr // whatever became of the read
 		case err == nil && a.table.hasElsewhere(d, instance):
 			return d, pause(ctx, known.open())
 		}
@@ -94,7 +94,7 @@ func (a *Attacher) detach(ctx context.Context, id disk.ID, instance disk.Instanc
 	defer func() {
 		a.table.change(id, instance, func(r *Record, now time.Time) {
 			if r.sent(detaching, reply, now); err == nil {
-				proved, doubtful = r.off(d, instance, reply, now)
+				proved, doubtful = r.off(d, reply, now)
 			}
 		})
 	}()

@@ -121,6 +121,17 @@ func attachmentFacts() []Fact {
 				p.differs("detached at %q, and attached again at %q", at, again)
 			}
 		}),
+		one("DetachDisk", "the DetachedTime of a later detach is later, and the times of a disk have seconds", page+" of DescribeDisks, which says minutes; its examples have seconds", Instance, func(p *Probe) {
+			id := p.attached()
+			p.detach(id)
+			first := p.await(id, "Available").text("DetachedTime")
+			p.attach(id)
+			p.await(id, "In_use")
+			p.detach(id)
+			if next := p.await(id, "Available").text("DetachedTime"); next <= first || len(next) != len("2006-01-02T15:04:05Z") {
+				p.differs("detached at %q, and again at %q", first, next)
+			}
+		}),
 		several("DetachDisk", "the Attachments of a disk that is Detaching", "API page of DescribeDisks: InstanceId and Device are there for In_use and Detaching; "+seen+": not always", Instance, func(p *Probe) string {
 			return p.shownWhile("Detaching", p.detach, func() string { return p.attached() })
 		},
