@@ -1,6 +1,7 @@
 package diskdriver
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -133,5 +134,58 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 				does(s)
 			})
 		})
+	}
+}
+
+// TestTheSameNodeWithinTheSameTick has a disk taken off and put back on the same node so soon that ECS's times are the same, with reads
+// that show the attachment before.
+func TestTheSameNodeWithinTheSameTick(t *testing.T) {
+	for _, format := range []string{time.RFC3339, "2006-01-02T15:04:00Z", "2006-01-02T15:04Z", ""} {
+		for _, class := range []string{"", " multiAttach=true block mode=MULTI_NODE_MULTI_WRITER"} {
+			t.Run(format+class, func(t *testing.T) {
+				promise(t, func(t *testing.T, s *story) {
+					s.config.Latency.Attach, s.config.Latency.Detach, s.config.Latency.API = 20*time.Millisecond, 20*time.Millisecond, nil
+					for n := range s.config.Instances {
+						s.config.Instances[n].Type = "ecs.g7se.large"
+					}
+					s.start()
+					s.retell(func(answer map[string]any) {
+						each(answer, "Disks", "Disk", func(d map[string]any) {
+							coarse(d, "DetachedTime", format)
+							coarse(d, "AttachedTime", format)
+							each(d, "Attachments", "Attachment", func(a map[string]any) { coarse(a, "AttachedTime", format) })
+						})
+					})
+					_, use, _ := strings.Cut(class, " block")
+					if use != "" {
+						use = " block" + use
+					}
+					s.ok("create disk-1 size=20Gi zones=a type=cloud_essd" + class)
+					time.Sleep(time.Minute)
+					s.ok("publish d-1 i-a1" + use)
+					for range 4 {
+						before := time.Now()
+						s.ok("unpublish d-1 i-a1")
+						s.say("fault stale action=DescribeDisks lag=1s count=2")
+						s.ok("publish d-1 i-a1" + use)
+						if took := time.Since(before); took > 20*time.Second {
+							t.Errorf("it took %v to put the disk back", took)
+						}
+						if at := s.sim.Disks()[0].Attachments; len(at) != 1 || at[0].Phase != "In_use" {
+							t.Errorf("it was said that the disk is attached, and it is on %v", at)
+						}
+					}
+					s.ok("unpublish d-1 i-a1")
+					s.stays("")
+				})
+			})
+		}
+	}
+}
+
+// coarse gives a time of ECS another form; empty: there is none.
+func coarse(o map[string]any, field, format string) {
+	if at, err := time.Parse(time.RFC3339, fmt.Sprint(o[field])); err == nil {
+		o[field] = at.Format(format)
 	}
 }

@@ -213,13 +213,15 @@ func TestDetachingWhatIsNotAttachedIsSuccess(t *testing.T) {
 				}{
 					"attached to nothing":   {nodeA, free},
 					"attached to another":   {nodeA, busy},
-					"no such disk":          {nodeA, "d-bp1absent"},
 					"no such instance":      {"i-absent", free},
 					"instance that is gone": {"i-absent", busy},
 				} {
 					if _, err := detach(t.Context(), c, at.instance, at.id); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
+				}
+				if _, err := detach(t.Context(), c, nodeA, "d-bp1absent"); disk.KindOf(err) != disk.NotFound {
+					t.Errorf("no such disk: %v, want NotFound", err)
 				}
 				if phaseOf(sim, busy, nodeB) != "In_use" {
 					t.Error("a disk was detached from an instance that nobody named")
