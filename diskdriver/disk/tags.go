@@ -18,7 +18,7 @@ const (
 	ClaimNamespaceTag = "kubernetes.io/created-for/pvc/namespace" // and its namespace
 	CloneTag          = "csi.alibabacloud.com/clone-of"           // the disk that the disk is a copy of
 	ArchiveTag        = "csi.alibabacloud.com/archive-on-delete"  // forever, or the days for which the disk is kept as a snapshot when it goes
-	HistoryTag        = "topodisk.io/state"                       // HistoryNew or InUseMark; only on disks that were made empty
+	HistoryTag        = "topodisk.io/state"                       // HistoryNew, InUseMark or UsedMark
 	Creator           = "topodisk"                                // the value of CreatedByTag
 	NeverSetTag       = "csi.alibabacloud.com/never-set"          // on nothing: to remove it asks ECS whether it knows a disk or snapshot
 )
