@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,13 +103,13 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 		},
 		"reads leave the disk out": func(s *story) {
 			s.ok("publish d-1 i-a1")
-			hidden := true
+			var shown atomic.Bool
 			s.retell(func(answer map[string]any) {
-				if disks, ok := answer["Disks"].(map[string]any); ok && hidden {
+				if disks, ok := answer["Disks"].(map[string]any); ok && !shown.Load() {
 					disks["Disk"] = slices.DeleteFunc(disks["Disk"].([]any), func(d any) bool { return d.(map[string]any)["DiskId"] == s.id("d-1") })
 				}
 			})
-			time.AfterFunc(90*time.Second, func() { hidden = false })
+			time.AfterFunc(90*time.Second, func() { shown.Store(true) })
 			s.ok("create disk-2 size=20Gi zones=a type=cloud_essd")
 			s.insist("unpublish d-1 i-a1 timeout=8s")
 			s.stays("")

@@ -137,6 +137,7 @@ func (v *modelVolume) mayRefuse(w *world, node string, before bond, readOnly, bl
 	case code == codes.AlreadyExists && before.is != off && (before.either || before.readOnly != readOnly),
 		code == codes.FailedPrecondition && (elsewhere || otherZone),
 		code == codes.InvalidArgument && otherZone,
+		code == codes.PermissionDenied && w.stale, // reads from before there was any disk
 		code == codes.NotFound && (w.stale || !w.hasNode(node)),
 		code == codes.ResourceExhausted && node == "i-small":
 		return nil

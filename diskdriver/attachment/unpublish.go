@@ -105,8 +105,8 @@ func (a *Attacher) detach(ctx context.Context, id disk.ID, instance disk.Instanc
 // takeOffAll detaches a disk from all instances: those that a read shows, and those that this process knows of, until a read that is
 // later than all calls of other replicas shows none.
 func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	for confirmed := false; ; {
-		d, err := a.ecs.Get(ctx, id)
+	d, err := a.ecs.Get(ctx, id)
+	for later := false; ; {
 		if err == nil && len(d.Attachments) == 0 && (d.State == disk.Attaching || d.State == disk.Detaching || d.State == disk.Attached) {
 			d, err = a.await(ctx, id, func(d disk.Disk) (bool, error) { return len(d.Attachments) > 0 || d.State == disk.Available, nil })
 		}
@@ -114,27 +114,21 @@ func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID) (disk.Disk, error
 			return d, a.unseen(ctx, id, err)
 		}
 		holders := append(a.table.current(d).Holders(), a.table.mayHave(id)...)
+		if later && len(holders) == 0 {
+			return d, nil
+		}
 		slices.Sort(holders)
 		for _, instance := range slices.Compact(holders) {
 			if _, err := a.takeOff(ctx, id, instance); err != nil {
 				return d, err
 			}
 		}
-		switch {
-		case len(holders) > 0:
-			confirmed = false
-		case confirmed:
-			return d, nil
-		default:
-			known := a.table.known(id, "")
-			if err := pause(ctx, known.open()); err != nil {
-				return d, err
-			}
-			if _, err := a.remark(ctx, d); err != nil {
-				return d, err
-			}
-			confirmed = true
+		known := a.table.known(id, "")
+		if err := pause(ctx, known.open()); err != nil {
+			return d, err
 		}
+		d, err = a.remark(ctx, d)
+		later = true
 	}
 }
 
