@@ -137,13 +137,16 @@ func (v *modelVolume) mayRefuse(w *world, node string, before bond, readOnly, bl
 	case code == codes.AlreadyExists && before.is != off && (before.either || before.readOnly != readOnly),
 		code == codes.FailedPrecondition && (elsewhere || otherZone),
 		code == codes.InvalidArgument && otherZone,
-		code == codes.PermissionDenied && w.stale, // reads from before there was any disk
+		w.shownNothing(err),
 		code == codes.NotFound && (w.stale || !w.hasNode(node)),
 		code == codes.ResourceExhausted && node == "i-small":
 		return nil
 	}
 	return err
 }
+
+// shownNothing says whether reads may be from before there was any disk, of which the driver says that they tell nothing.
+func (w *world) shownNothing(err error) bool { return w.stale && status.Code(err) == codes.PermissionDenied }
 
 // unpublish takes the volume from a node, or from all.
 func (v *modelVolume) unpublish(node string) *call {
@@ -161,7 +164,7 @@ func (v *modelVolume) unpublish(node string) *call {
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node}
 	return &call{method: "ControllerUnpublishVolume", req: req, ended: func(w *world, _ any, err error) error {
 		switch {
-		case open(err):
+		case open(err), w.shownNothing(err):
 			return nil
 		case err != nil:
 			return err

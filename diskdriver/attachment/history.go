@@ -86,7 +86,7 @@ func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenc
 		}
 	}
 	if err == nil {
-		a.table.attach(d, p)
+		a.table.attach(d, p.Instance)
 	} else {
 		a.table.unmark(p.Disk)
 	}

@@ -130,11 +130,16 @@ func (p Publication) usable(d disk.Disk) error {
 
 // compatible says whether a disk was published to the instance as it is to be now.
 func (p Publication) compatible(d disk.Disk) error {
-	_, readOnly := d.Tags[disk.ReadOnlyTag(p.Instance)]
-	if readOnly == p.ReadOnly {
+	if readOnly(d, p.Instance) == p.ReadOnly {
 		return nil
 	}
 	return p.mismatch()
+}
+
+// readOnly says whether an instance must not write to a disk.
+func readOnly(d disk.Disk, instance disk.InstanceID) bool {
+	_, is := d.Tags[disk.ReadOnlyTag(instance)]
+	return is
 }
 
 func (p Publication) mismatch() error {

@@ -168,11 +168,11 @@ func (t *Table) isLater(d disk.Disk, instance disk.InstanceID) bool {
 	return d.Tags[disk.HistoryTag] == t.marked(d.ID) && !r.remark && (r.ended == "" || d.Released == r.ended || later(d.Released, r.ended))
 }
 
-// attach notes that a read shows a disk on an instance, which isLater.
-func (t *Table) attach(d disk.Disk, p Publication) {
-	t.change(d.ID, p.Instance, func(r *Record, _ time.Time) {
+// attach notes that a read shows a disk on an instance, which isLater, and what its tags say of writing, whatever is asked for.
+func (t *Table) attach(d disk.Disk, instance disk.InstanceID) {
+	t.change(d.ID, instance, func(r *Record, _ time.Time) {
 		r.become(attached)
-		r.before, r.ordered, r.readOnly = d.Released, !d.MultiAttach, p.ReadOnly
+		r.before, r.ordered, r.readOnly = d.Released, !d.MultiAttach, readOnly(d, instance)
 	})
 }
 
