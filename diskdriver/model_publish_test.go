@@ -146,7 +146,9 @@ func (v *modelVolume) mayRefuse(w *world, node string, before bond, readOnly, bl
 }
 
 // shownNothing says whether reads may be from before there was any disk, of which the driver says that they tell nothing.
-func (w *world) shownNothing(err error) bool { return w.stale && status.Code(err) == codes.PermissionDenied }
+func (w *world) shownNothing(err error) bool {
+	return w.stale && status.Code(err) == codes.PermissionDenied
+}
 
 // unpublish takes the volume from a node, or from all.
 func (v *modelVolume) unpublish(node string) *call {
@@ -159,7 +161,7 @@ func (v *modelVolume) unpublish(node string) *call {
 	}
 	for _, n := range nodes {
 		b := v.bonds[n]
-		v.bonds[n] = bond{is: min(b.is, unsure), readOnly: b.readOnly, last: "unpublish", asked: time.Now(), either: b.either}
+		v.bonds[n] = bond{is: unsure, readOnly: b.readOnly, last: "unpublish", asked: time.Now(), either: b.either}
 	}
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node}
 	return &call{method: "ControllerUnpublishVolume", req: req, ended: func(w *world, _ any, err error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func nextMark(d disk.Disk, others int) (mark string, turned bool) {
 	switch nonce := rand.Text(); {
 	case !has && d.Tags.Room() <= others:
 		return "", false
-	case isNew(d) && (d.State == disk.Available || d.State == disk.Creating):
+	case isNew(d) && isFree(d):
 		return disk.InUseMark(nonce), true
 	case strings.HasPrefix(tag, string(disk.HistoryInUse)):
 		return disk.InUseMark(nonce), false
@@ -61,6 +62,11 @@ func nextMark(d disk.Disk, others int) (mark string, turned bool) {
 		return disk.UsedMark(nonce), false
 	}
 	return "", false
+}
+
+// isFree says whether a read shows that nobody has a disk, whose category ECS may be changing.
+func isFree(d disk.Disk) bool {
+	return len(d.Attachments) == 0 && slices.Contains([]disk.State{disk.Available, disk.Creating, disk.Modifying}, d.State)
 }
 
 func isNew(d disk.Disk) bool { return d.Tags[disk.HistoryTag] == string(disk.HistoryNew) }
