@@ -56,7 +56,9 @@ func (n *network) draw() (bad bool, request, reply time.Duration, what int) {
 
 // carry carries a request to ECS and the reply back, if they aren't lost; the request arrives, whoever waits for the reply.
 func (n *network) carry(req *http.Request) (*http.Response, error) {
-	switch action := req.URL.Query().Get("Action"); {
+	switch action := req.Header.Get("X-Acs-Action"); {
+	case action == "":
+		panic("a request without an action")
 	case action == "DescribeDisks":
 		return n.read(req)
 	case !slices.Contains([]string{"AttachDisk", "DetachDisk"}, action):
