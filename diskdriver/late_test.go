@@ -70,6 +70,14 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 			s.insist("publish d-1 i-a1")
 			s.stays("i-a1")
 		},
+		"a detach is under way, and ECS gives it up": func(s *story) {
+			s.ok("publish d-1 i-a1")
+			s.say("fault fails action=DetachDisk")
+			s.say("unpublish d-1 i-a1 timeout=1s")
+			s.say("restart")
+			s.insist("unpublish d-1 i-a1 timeout=8s")
+			s.stays("")
+		},
 		"an attach is late": func(s *story) {
 			s.say("fault delay action=AttachDisk delay-before=28s")
 			s.say("publish d-1 i-a1 timeout=5s")

@@ -160,11 +160,11 @@ func (c *call) detached(d disk.Disk, reply disk.Reply) (bool, error) {
 		return true, nil
 	case reply.Answer == disk.WrongState:
 		return !changing, nil // what it can be detached from now
-	case reply.Answer == disk.AlreadyDetaching, reply.Answer == disk.Elsewhere, d.State == disk.Attaching:
+	case changing:
+		c.begun = c.begun || d.State == disk.Detaching
 		return false, nil
-	case d.State == disk.Detaching:
-		c.begun = true
-		return false, nil
+	case reply.Answer == disk.AlreadyDetaching, reply.Answer == disk.Elsewhere: // in time it is asked again: that was so then
+		return reply.Age >= disk.RequestLifetime, nil
 	case c.begun:
 		return false, disk.Errorf(disk.Pending, "ECS began to detach the disk and gave it up")
 	}

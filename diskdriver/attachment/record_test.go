@@ -86,7 +86,10 @@ func TestLooksAfterADetach(t *testing.T) {
 		{"elsewhere, and shown by an earlier look", reply(disk.Elsewhere, 1), on, "wait"},
 		{"elsewhere", reply(disk.Elsewhere, 1), look(disk.Attached, false, "", there), "done"},
 		{"of a shared disk, detached", reply(disk.Accepted, 1), look(disk.Attached, true, "T2", there), "done"},
-		{"of a shared disk, being detached by an earlier call", reply(disk.AlreadyDetaching, 60), shared, "wait"},
+		{"of a shared disk, being detached by an earlier call", reply(disk.AlreadyDetaching, 29), shared, "wait"},
+		{"being detached by an earlier call for long", reply(disk.AlreadyDetaching, 60), look(disk.Detaching, false, "T1", here), "wait"},
+		{"not any more", reply(disk.AlreadyDetaching, 60), on, "done"},
+		{"elsewhere, and shown for too long", reply(disk.Elsewhere, 30), on, "done"},
 	} {
 		if got := judged(Detached(here)(test.look, test.reply)); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
