@@ -109,6 +109,13 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 			s.insist("unpublish d-1 i-a1 timeout=8s")
 			s.stays("")
 		},
+		"an attach is shown while ECS is at work on it": func(s *story) {
+			s.config.Doubts.ListAttaching = true
+			s.start()
+			s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+			s.say("publish d-1 i-a1 timeout=2s")
+			s.ok("publish d-1 i-a1 timeout=8s")
+		},
 		"reads leave the disk out": func(s *story) {
 			s.ok("publish d-1 i-a1")
 			var shown atomic.Bool

@@ -25,13 +25,15 @@ func TestMarksKeepWhatTheTagSays(t *testing.T) {
 		"new, and attached by somebody": {isNew, func(d *disk.Disk) { d.State = disk.Attached }, "used-", false},
 		"new, and being attached":       {isNew, func(d *disk.Disk) { d.State = disk.Attaching }, "used-", false},
 		"new, and changing":             {isNew, func(d *disk.Disk) { d.State = disk.Modifying }, "in-use-", true},
-		"new, on somebody's, changing":  {isNew, func(d *disk.Disk) { d.State, d.Attachments = disk.Modifying, []disk.Attachment{{Instance: "i-x"}} }, "used-", false},
-		"new, for several instances":    {isNew, func(d *disk.Disk) { d.MultiAttach = true }, "in-use-", true},
-		"marked":                        {"in-use-X", nil, "in-use-", false},
-		"of version 0.2.0":              {"in-use", nil, "in-use-", false},
-		"used":                          {"used-X", nil, "used-", false},
-		"without the tag":               {"", nil, "used-", false},
-		"without the tag, and full":     {"", func(d *disk.Disk) { d.Tags = full }, "", false},
+		"new, on somebody's, changing": {isNew, func(d *disk.Disk) {
+			d.State, d.Attachments = disk.Modifying, []disk.Attachment{{Instance: "i-x"}}
+		}, "used-", false},
+		"new, for several instances": {isNew, func(d *disk.Disk) { d.MultiAttach = true }, "in-use-", true},
+		"marked":                     {"in-use-X", nil, "in-use-", false},
+		"of version 0.2.0":           {"in-use", nil, "in-use-", false},
+		"used":                       {"used-X", nil, "used-", false},
+		"without the tag":            {"", nil, "used-", false},
+		"without the tag, and full":  {"", func(d *disk.Disk) { d.Tags = full }, "", false},
 		"marked, and full": {"in-use-X", func(d *disk.Disk) {
 			d.Tags = maps.Clone(full)
 			delete(d.Tags, "x")

@@ -150,10 +150,10 @@ func (p Publication) mismatch() error {
 // attach attaches a disk, or joins an earlier call that does. A read shows it then, which confirm has to tell from earlier ones.
 func (a *Attacher) attach(ctx context.Context, d disk.Disk, p Publication, force bool) (disk.Disk, error) {
 	reply := disk.Reply{Answer: disk.NoAnswer} // unless the call returns
-	shown := d.AttachedSince(p.Instance)
+	shown, planned := d.AttachedSince(p.Instance), time.Now()
 	defer func() {
 		a.table.change(p.Disk, p.Instance, func(r *Record, now time.Time) {
-			if r.sent(attaching, reply, now); reply.Answer == disk.Accepted {
+			if r.sent(attaching, reply, now); reply.Answer == disk.Accepted && !now.Add(-reply.Age).Before(planned) {
 				r.shown = shown
 			}
 		})

@@ -31,7 +31,7 @@ type Record struct {
 	before  string    // the DetachedTime shown with our attachment
 	ended   string    // the DetachedTime of its end, if that is later; empty once there is a new mark
 	ordered bool      // before is known, and the disk is for one instance
-	shown   string    // the AttachedTime that was shown when ECS accepted an attach, which is that of an earlier attachment
+	shown   string    // the AttachedTime that was shown before an attach was sent that ECS accepted, which is that of an earlier attachment
 	remark  bool      // reads of the next attachment can be told from those of the last by a new mark alone
 	agreed  bool      // ECS has accepted a detach since the last attach
 	refused time.Time // when ECS first refused to detach the disk for its state
