@@ -302,7 +302,7 @@ func (v *modelVolume) delete() *call {
 	return &call{method: "DeleteVolume", req: &csi.DeleteVolumeRequest{VolumeId: v.id}, ended: func(w *world, _ any, err error) error {
 		d, there := v.disk(w)
 		switch {
-		case open(err):
+		case open(err), w.shownNothing(err):
 			return nil
 		case err == nil && there:
 			return fmt.Errorf("disk %s is there still", d.ID)
