@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/volume"
+	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/internal/unused"
 )
 
@@ -78,6 +80,58 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 		t.Errorf("the call under way got %v", err)
 	}
 	<-ended
+}
+
+// What was proved for one connection is nothing to the next: in between another replica may have been called.
+func TestAConnectionIsTrustedNoLongerThanItLasts(t *testing.T) {
+	s := &story{t: t, key: "secret"}
+	sim, err := ecssim.New(ecssim.Config{
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
+		Instances: []ecssim.Instance{{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: cluster, Credentials: s, Transport: sim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Config{Version: "test", Region: "cn-hangzhou", ClusterID: cluster}, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := disk.Spec{Name: "disk-1", Tags: disk.Tags{disk.HistoryTag: string(disk.HistoryNew)}}
+	made, err := client.Create(t.Context(), spec, disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20}, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, path, end := onSocket(t, d)
+	defer end()
+	call := func(conn *grpc.ClientConn, publish bool) (err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		controller := csi.NewControllerClient(conn)
+		if publish {
+			req := &csi.ControllerPublishVolumeRequest{VolumeId: string(made.ID), NodeId: "i-a1", VolumeCapability: s.capability(nil)}
+			_, err = controller.ControllerPublishVolume(ctx, req)
+		} else {
+			_, err = controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: string(made.ID), NodeId: "i-a1"})
+		}
+		return err
+	}
+	for _, publish := range []bool{true, false, false} {
+		if err := call(first, publish); err != nil {
+			t.Fatalf("publish %v: %v", publish, err)
+		}
+	}
+	second, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if err := call(second, false); status.Code(err) != codes.Aborted {
+		t.Errorf("over another connection: %v, though what another replica has sent may be under way", err)
+	}
 }
 
 // forgetful panics after ECS has made the disk, the first time, and in every list.
