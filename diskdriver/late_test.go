@@ -153,6 +153,45 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 	}
 }
 
+// TestUnpublishFromAllNodesGoesByNoEarlierRead has a disk on a node that this process has not attached it to, and reads that are from
+// before that in between.
+func TestUnpublishFromAllNodesGoesByNoEarlierRead(t *testing.T) {
+	const before, detaching = "Available", "Detaching" // which ECS may show without the node; empty: a read that isn't behind
+	for name, reads := range map[string][]string{
+		"the first":                   {before},
+		"the second":                  {before, "", before},
+		"all but one":                 {before, "", before, before, before},
+		"after a detach is given up":  {before, detaching, before},
+		"at first, and such a detach": {detaching, before, "", before},
+	} {
+		t.Run(name, func(t *testing.T) {
+			promise(t, func(_ *testing.T, s *story) {
+				s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+				s.ok("publish d-1 i-a1")
+				var seen atomic.Int32
+				s.retell(func(answer map[string]any) {
+					each(answer, "Disks", "Disk", func(d map[string]any) {
+						n := int(seen.Add(1)) - 1
+						if n >= len(reads) || reads[n] == "" {
+							return
+						}
+						d["Status"], d["InstanceId"], d["Attachments"], d["AttachedTime"] = reads[n], "", map[string]any{"Attachment": []any{}}, ""
+						if reads[n] == before {
+							each(d, "Tags", "Tag", func(tag map[string]any) {
+								if tag["TagKey"] == disk.HistoryTag {
+									tag["TagValue"] = string(disk.HistoryNew)
+								}
+							})
+						}
+					})
+				})
+				s.insist("unpublish d-1")
+				s.stays("")
+			})
+		})
+	}
+}
+
 // TestTheSameNodeWithinTheSameTick has a disk taken off and put back on the same node so soon that ECS's times are the same, with reads
 // that show the attachment before.
 func TestTheSameNodeWithinTheSameTick(t *testing.T) {

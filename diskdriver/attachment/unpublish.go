@@ -109,6 +109,7 @@ func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID) (disk.Disk, error
 	for later := false; ; {
 		if err == nil && len(d.Attachments) == 0 && (d.State == disk.Attaching || d.State == disk.Detaching || d.State == disk.Attached) {
 			d, err = a.await(ctx, id, func(d disk.Disk) (bool, error) { return len(d.Attachments) > 0 || d.State == disk.Available, nil })
+			later = false
 		}
 		if err != nil {
 			return d, a.unseen(ctx, id, err)
