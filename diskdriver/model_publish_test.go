@@ -23,8 +23,11 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 		return nil // what a replica of csi-attacher has begun to detach, the next one goes on to
 	}
 	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish", either: before.is == unsure && (before.either || before.readOnly != readOnly)}
-	if before.is == on {
+	switch {
+	case before.is == on:
 		now = before
+	case before.last == "unpublish": // until the publish is OK, which detaches it first
+		now.last, now.asked = before.last, before.asked
 	}
 	v.bonds[node] = now
 	blind := w.blind()

@@ -15,8 +15,9 @@
 //
 // Publish is OK when a read shows the disk on the instance that is later than this process's last detach of it and than the
 // other replicas' work. Unpublish is OK when ECS shows a detach later than our attachment, or has answered that the instance doesn't have
-// the disk, and no call of ours is open. So no call for a disk and an instance is open when an unpublish of it is OK, and a publish never
-// has to wait for another replica's detach.
+// the disk, and no call of ours is open. So no call for a disk and an instance is open when an unpublish of it is OK. What one replica was
+// asked to unpublish, the next one is asked to until that is OK, for the VolumeAttachment stays until then, and nobody makes another one
+// of the same volume and node. So a publish never has to wait for another replica's detach.
 //
 // A disk for several instances has one DetachedTime, so of it only answers and nonces tell. Times that are the same, or too close
 // (order.go), cost a call and no wait.
