@@ -22,15 +22,16 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 	if before.is == unsure && before.last == "unpublish" && before.asked.Before(w.now.active) {
 		return nil // what a replica of csi-attacher has begun to detach, the next one goes on to
 	}
+	blind := w.blind()
 	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish", either: before.is == unsure && (before.either || before.readOnly != readOnly)}
 	switch {
 	case before.is == on:
+		before.either = before.either || blind && before.readOnly != readOnly // what is asked for now may be recorded
 		now = before
 	case before.last == "unpublish": // until the publish is OK, which detaches it first
 		now.last, now.asked = before.last, before.asked
 	}
 	v.bonds[node] = now
-	blind := w.blind()
 	req := &csi.ControllerPublishVolumeRequest{VolumeId: v.id, NodeId: node, Readonly: readOnly, VolumeCapability: w.capability(v.words)}
 	return &call{method: "ControllerPublishVolume", req: req, ended: func(w *world, answer any, err error) error {
 		if err == nil {
@@ -68,7 +69,7 @@ func (v *modelVolume) published(w *world, node string, before bond, readOnly, bl
 	}
 	// Who sees the disk as it was before it was published records what is asked
 	// for now.
-	if before.is == on && before.readOnly != readOnly && !blind {
+	if before.is == on && before.readOnly != readOnly && !blind && !before.either {
 		return fmt.Errorf("it was published with readonly %v before", before.readOnly)
 	}
 	v.bonds[node] = now
