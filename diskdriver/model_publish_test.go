@@ -165,7 +165,10 @@ func (v *modelVolume) unpublish(node string) *call {
 	}
 	for _, n := range nodes {
 		b := v.bonds[n]
-		v.bonds[n] = bond{is: unsure, readOnly: b.readOnly, last: "unpublish", asked: time.Now(), either: b.either}
+		if b.last != "unpublish" {
+			b.asked = time.Now()
+		}
+		v.bonds[n] = bond{is: unsure, readOnly: b.readOnly, last: "unpublish", asked: b.asked, either: b.either}
 	}
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node}
 	return &call{method: "ControllerUnpublishVolume", req: req, ended: func(w *world, _ any, err error) error {

@@ -53,7 +53,7 @@ type bond struct {
 	is       hold
 	readOnly bool
 	last     string    // publish or unpublish
-	asked    time.Time // the last unpublish
+	asked    time.Time // the first unpublish since the last publish that was OK
 	refused  bool      // the last call was, for good
 	either   bool      // of calls whose end is not known one was for reading and one for writing
 }
