@@ -346,7 +346,7 @@ func (v *modelVolume) expand(w *world, word string) *call {
 	req := &csi.ControllerExpandVolumeRequest{VolumeId: v.id, CapacityRange: &csi.CapacityRange{RequiredBytes: want}, VolumeCapability: w.capability(v.words)}
 	return &call{method: "ControllerExpandVolume", req: req, ended: func(w *world, answer any, err error) error {
 		switch {
-		case open(err), w.unseen(err):
+		case open(err), w.unseen(err), w.shownNothing(err):
 			return nil
 		case status.Code(err) == codes.FailedPrecondition && w.config.Doubts.RefuseSharedOnlineResize && v.name == "v2":
 			v.size = before
@@ -377,7 +377,7 @@ func (v *modelVolume) modify(words []string) *call {
 	req := &csi.ControllerModifyVolumeRequest{VolumeId: v.id, MutableParameters: parametersOf(words)}
 	return &call{method: "ControllerModifyVolume", req: req, ended: func(w *world, _ any, err error) error {
 		switch code := status.Code(err); {
-		case open(err), w.unseen(err):
+		case open(err), w.unseen(err), w.shownNothing(err):
 			return nil
 		case code == codes.InvalidArgument, code == codes.FailedPrecondition, code == codes.ResourceExhausted && w.scarce:
 			v.change = nil

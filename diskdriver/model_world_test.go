@@ -277,6 +277,7 @@ func (w *world) instanceBecomes(id, state string) {
 	case !there && state == "gone":
 		return
 	case !there:
+		time.Sleep(disk.RequestLifetime) // ECS gives no ID to a second instance, so no request for the first reaches one
 		w.must(w.sim.AddInstance(walkInstance(id)))
 		return
 	case state == "gone":

@@ -108,7 +108,8 @@ const (
 	atOnce     = "a level changes at once"
 	answered   = "a refused call uses its token up, and the same call gets the same answer for as long as ECS knows the token"
 	crowded    = "of a disk that others have, a node that it is being attached to can't be told from one that has it"
-	hidden     = "a detach that doesn't show is waited for as long as it could take"
+	afterwards = "an attach that is refused while the disk is being detached is made after that"
+	vague      = "a refusal that doesn't say that the disk is detached takes a read besides"
 )
 
 // differs are the doubts and stories of which that is so.
@@ -118,10 +119,13 @@ var differs = map[string]string{
 	"bind-failed-tokens lost-reply":                              usedUp,
 	"bind-failed-tokens lost-reply-then-another-zone":            answered,
 	"bind-failed-tokens snapshots":                               usedUp,
-	"hide-detaching publish-handover":                            hidden,
-	"hide-detaching publish-shared-restart":                      hidden,
+	"detached-is-dependency blind":                               vague,
+	"detached-is-status blind":                                   vague,
 	"list-attaching publish-handover":                            crowded,
 	"list-attaching publish-shared":                              crowded,
+	"list-attaching publish-shared-restart":                      crowded,
+	"refuse-attach-while-detaching publish-handover":             afterwards,
+	"refuse-attach-while-detaching publish-shared-restart":       afterwards,
 	"no-task-for-level modify":                                   atOnce,
 	"no-task-for-level resize-and-modify":                        atOnce,
 	"snapshot-none-unattached accounts":                          unattached,
