@@ -27,7 +27,10 @@ func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turne
 		set[readOnly] = "true"
 	}
 	if a.table.needsMark(d.ID, p.Instance) {
-		mark, turned = nextMark(d, len(set))
+		defer a.table.lockMark(d.ID)()
+		if a.table.needsMark(d.ID, p.Instance) { // still
+			mark, turned = nextMark(d, len(set))
+		}
 	}
 	if mark != "" {
 		set[disk.HistoryTag] = mark
@@ -105,11 +108,20 @@ func (a *Attacher) remark(ctx context.Context, d disk.Disk) (disk.Disk, error) {
 	if mark == "" {
 		return d, nil
 	}
-	if err := a.ecs.Tag(ctx, d.ID, disk.Tags{disk.HistoryTag: mark}); err != nil {
+	if err := a.setMark(ctx, d.ID, mark, turned); err != nil {
 		return d, err
 	}
-	a.table.mark(d.ID, mark, turned)
-	return a.await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.Tags[disk.HistoryTag] == mark, nil })
+	return a.await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.Tags[disk.HistoryTag] == a.table.marked(d.ID), nil })
+}
+
+// setMark sets a mark, of several at a time one after the other: else the last one in ECS need not be the last one in the table.
+func (a *Attacher) setMark(ctx context.Context, id disk.ID, mark string, turned bool) error {
+	defer a.table.lockMark(id)()
+	if err := a.ecs.Tag(ctx, id, disk.Tags{disk.HistoryTag: mark}); err != nil {
+		return err
+	}
+	a.table.mark(id, mark, turned)
+	return nil
 }
 
 // history says what a disk was before it was attached, as isLater shows it.

@@ -41,6 +41,8 @@ type Table struct {
 
 // records are those of one disk.
 type records struct {
+	marking sync.Mutex // held while ECS is asked to set a mark
+
 	mark  string // the value of disk.HistoryTag that this process has set last
 	first bool   // the disk was new then, so that nobody has sent an attach or a detach of it before
 	on    map[disk.InstanceID]*Record
@@ -137,6 +139,15 @@ func (t *Table) mark(id disk.ID, value string, first bool) {
 			r.unanswered = time.Time{}
 		}
 	}
+}
+
+// lockMark locks the mark of a disk until the function is called that it returns.
+func (t *Table) lockMark(id disk.ID) (unlock func()) {
+	t.mu.Lock()
+	marking := &t.of(id).marking
+	t.mu.Unlock()
+	marking.Lock()
+	return marking.Unlock
 }
 
 // unmark has the next publish set a new mark: reads don't show this one in time, or another replica's late call has replaced it.
