@@ -64,7 +64,7 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 		},
 		"a detach is late": func(s *story) {
 			s.ok("publish d-1 i-a1")
-			s.say("fault delay action=DetachDisk delay-before=28s")
+			s.say("fault delay action=DetachDisk delay-before=18s")
 			s.say("unpublish d-1 i-a1 timeout=8s")
 			s.insist("unpublish d-1 i-a1 timeout=8s")
 			s.insist("publish d-1 i-a1")
@@ -79,14 +79,14 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 			s.stays("")
 		},
 		"an attach is late": func(s *story) {
-			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("fault delay action=AttachDisk delay-before=18s")
 			s.say("publish d-1 i-a1 timeout=5s")
 			s.insist("unpublish d-1 i-a1 timeout=8s")
 			s.stays("")
 			s.ok("publish d-1 i-a2")
 		},
 		"an attach of the process before is late": func(s *story) {
-			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("fault delay action=AttachDisk delay-before=18s")
 			s.say("publish d-1 i-a1 timeout=5s")
 			s.say("restart")
 			s.insist("unpublish d-1 i-a1 timeout=8s")
@@ -96,14 +96,14 @@ func TestCallsThatECSGetsLateOrNever(t *testing.T) {
 			s.ok("publish d-1 i-a1")
 			s.ok("unpublish d-1 i-a1")
 			s.say("replica B")
-			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("fault delay action=AttachDisk delay-before=18s")
 			s.say("publish d-1 i-a1 timeout=5s")
 			s.say("replica A")
 			s.insist("unpublish d-1 i-a1 timeout=8s")
 			s.stays("")
 		},
 		"an attach is repeated, and the first one is late": func(s *story) {
-			s.say("fault delay action=AttachDisk delay-before=28s")
+			s.say("fault delay action=AttachDisk delay-before=18s")
 			s.say("publish d-1 i-a1 timeout=3s")
 			s.insist("publish d-1 i-a1 timeout=10s")
 			s.insist("unpublish d-1 i-a1 timeout=8s")

@@ -37,15 +37,15 @@ func TestSteps(t *testing.T) {
 		"a first call":                              {first: true, next: Make},
 		"a name of others":                          {next: Look, mayExist: true},
 		"it doesn't show":                           {events: []func(*Record){looked(0, false)}, seen: NoneShown, next: Make, mayExist: true},
-		"it would show":                             {events: []func(*Record){looked(90, false)}, at: 90, seen: NoneShown, next: Make},
+		"it would show":                             {events: []func(*Record){looked(80, false)}, at: 80, seen: NoneShown, next: Make},
 		"it was refused at first":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 2, next: Make},
 		"of others, it was refused":                 {events: []func(*Record){looked(0, false), answered(1, Refused)}, at: 2, next: Look, mayExist: true},
-		"of others, refused, and would show":        {events: []func(*Record){looked(0, false), answered(1, Refused), looked(90, false)}, at: 90, seen: NoneShown, next: Make},
+		"of others, refused, and would show":        {events: []func(*Record){looked(0, false), answered(1, Refused), looked(80, false)}, at: 80, seen: NoneShown, next: Make},
 		"it was made":                               {first: true, events: []func(*Record){answered(1, Made)}, at: 2, next: Look, mayExist: true},
 		"it was made, and is gone":                  {first: true, events: []func(*Record){answered(1, Made), looked(61, false)}, at: 61, seen: NoneShown, next: Make},
 		"nobody knows":                              {first: true, events: []func(*Record){answered(1, Unclear)}, at: 2, next: Look, mayExist: true},
-		"nobody knows, and it doesn't show":         {first: true, events: []func(*Record){answered(1, Unclear), looked(90, false)}, at: 90, seen: NoneShown, next: Make, mayExist: true},
-		"nobody knows, and it would show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(91, false)}, at: 91, seen: NoneShown, next: Make},
+		"nobody knows, and it doesn't show":         {first: true, events: []func(*Record){answered(1, Unclear), looked(80, false)}, at: 80, seen: NoneShown, next: Make, mayExist: true},
+		"nobody knows, and it would show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(81, false)}, at: 81, seen: NoneShown, next: Make},
 		"the token is used":                         {first: true, events: []func(*Record){answered(1, Used)}, at: 1, next: Look, mayExist: true},
 		"the token is used, and nothing shows":      {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, seen: NoneShown, next: Wait, mayExist: true},
 		"the token is used, and its disk is gone":   {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, seen: NoneShown, next: Make, generation: 2},
@@ -62,14 +62,14 @@ func TestSteps(t *testing.T) {
 		},
 		"it deletes what was shown of others":         {events: []func(*Record){looked(1, true), deleted(3, "d-1")}, at: 3, next: Look, mayExist: true, generation: 2},
 		"it deletes what was made and shown":          {first: true, events: []func(*Record){answered(1, Made), looked(2, true), deleted(3, "d-1")}, at: 3, next: Make, generation: 2},
-		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 210, seen: NoneShown, next: Look},
-		"ECS knows the token still":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 209, next: Make},
+		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 220, seen: NoneShown, next: Look},
+		"ECS knows the token still":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 219, next: Make},
 		"of others, and the keys may not list":        {seen: Hidden, next: Wait, mayExist: true},
-		"it didn't show, and the keys may not list":   {events: []func(*Record){looked(0, false)}, at: 209, seen: Hidden, next: Make, mayExist: true},
-		"the same, and ECS may have forgotten":        {events: []func(*Record){looked(0, false)}, at: 210, seen: Hidden, next: Wait, mayExist: true},
+		"it didn't show, and the keys may not list":   {events: []func(*Record){looked(0, false)}, at: 219, seen: Hidden, next: Make, mayExist: true},
+		"the same, and ECS may have forgotten":        {events: []func(*Record){looked(0, false)}, at: 220, seen: Hidden, next: Wait, mayExist: true},
 		"the token is used, and the keys may not":     {first: true, events: []func(*Record){answered(1, Used)}, at: 1, seen: Hidden, next: Wait, mayExist: true},
 		"it shows, so its token may be of any age":    {events: []func(*Record){looked(0, true)}, at: 1, seen: NoneShown, next: Look, mayExist: true},
-		"a later answer doesn't bring the proof near": {first: true, events: []func(*Record){answered(1, Unclear), answered(2, Made), looked(90, false)}, at: 90, seen: NoneShown, next: Make, mayExist: true},
+		"a later answer doesn't bring the proof near": {first: true, events: []func(*Record){answered(1, Unclear), answered(2, Made), looked(80, false)}, at: 80, seen: NoneShown, next: Make, mayExist: true},
 	} {
 		t.Run(life, func(t *testing.T) {
 			table := NewTable()
@@ -105,13 +105,13 @@ func TestFirstCallIsNotBelievedAgainstMemory(t *testing.T) {
 func TestMemoryIsOfOneCaller(t *testing.T) {
 	table := NewTable()
 	table.Begin(name, "A", false, moment(0))
-	table.Update(name, moment(90), func(r *Record) { r.Looked(moment(90), false) })
+	table.Update(name, moment(80), func(r *Record) { r.Looked(moment(80), false) })
 	table.Begin(name, "A", false, moment(100))
 	if r := table.Of(name, moment(100)); r.MayExist() {
 		t.Errorf("the same caller: %+v", r)
 	}
 	table.Begin(name, "B", false, moment(110))
-	if r := table.Of(name, moment(110)); !r.MayExist() || r.Next(moment(110), Unread) != Look || r.Provable() != moment(200) {
+	if r := table.Of(name, moment(110)); !r.MayExist() || r.Next(moment(110), Unread) != Look || r.Provable() != moment(190) {
 		t.Errorf("another caller: %+v", r)
 	}
 }

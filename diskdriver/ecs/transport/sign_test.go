@@ -78,15 +78,15 @@ func TestChangeExpiresByECSsClock(t *testing.T) {
 		ecs   clockedECS
 		calls []time.Duration // the ages of the signatures of two creates
 	}{
-		"the clocks are right": {clockedECS{window: 15 * time.Minute}, []time.Duration{14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second}},
+		"the clocks are right": {clockedECS{window: 15 * time.Minute}, []time.Duration{14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second}},
 		"ours is slow": {
 			clockedECS{ahead: time.Hour, window: 15 * time.Minute},
-			[]time.Duration{74*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second},
+			[]time.Duration{74*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second},
 		},
-		"ours is fast": {clockedECS{ahead: -5 * time.Minute, window: 15 * time.Minute}, []time.Duration{9*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second}},
+		"ours is fast": {clockedECS{ahead: -5 * time.Minute, window: 15 * time.Minute}, []time.Duration{9*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second}},
 		"another window": {
 			clockedECS{window: 10 * time.Minute},
-			[]time.Duration{14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second, 0, 0},
+			[]time.Duration{14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second, 0, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
