@@ -127,6 +127,7 @@ func attachmentFacts() []Fact {
 			first := p.await(id, "Available").text("DetachedTime")
 			p.attach(id)
 			p.await(id, "In_use")
+			p.sleep(time.Second) // which is what the times are in
 			p.detach(id)
 			if next := p.await(id, "Available").text("DetachedTime"); next <= first || len(next) != len("2006-01-02T15:04:05Z") {
 				p.differs("detached at %q, and again at %q", first, next)
