@@ -158,8 +158,19 @@ func (s *scene) componentsServe(drivers ...string) {
 	}
 }
 
+// takeoverPlan is what a script reads of a plan in JSON.
+type takeoverPlan struct {
+	Findings    []plan.Finding
+	Steps, Back []takeoverStep
+}
+
+type takeoverStep struct {
+	Title    string
+	Commands []string
+}
+
 // planTakeover returns what kubectl topodisk plan takeover says.
-func (s *scene) planTakeover() *plan.Plan {
+func (s *scene) planTakeover() *takeoverPlan {
 	s.Helper()
 	text, err := s.run(s.Context(), s.Kubectl, "topodisk", "plan", "takeover", "--output=json", "--image="+imageName, "--other-chart="+otherChart())
 	var exit *exec.ExitError
@@ -167,7 +178,7 @@ func (s *scene) planTakeover() *plan.Plan {
 	if err != nil && !found {
 		s.Fatal(err)
 	}
-	var p plan.Plan
+	var p takeoverPlan
 	s.Must(json.Unmarshal([]byte(text), &p))
 	for _, f := range p.Findings {
 		if f.Effect == plan.Blocks {
@@ -178,19 +189,15 @@ func (s *scene) planTakeover() *plan.Plan {
 }
 
 // runSteps runs the commands of a plan's steps on the desk.
-func (s *scene) runSteps(steps []plan.Step) {
+func (s *scene) runSteps(steps []takeoverStep) {
 	s.Helper()
 	if len(steps) == 0 {
 		s.Fatal("the plan has no steps")
 	}
 	for _, step := range steps {
 		s.Logf("%s: %s", step.Title, step.Commands)
-		var lines []string
-		for _, command := range step.Commands {
-			lines = append(lines, command.String())
-		}
-		if len(lines) > 0 {
-			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(lines, "\n"))
+		if len(step.Commands) > 0 {
+			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(step.Commands, "\n"))
 			s.Must(err)
 		}
 	}
