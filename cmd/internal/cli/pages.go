@@ -97,13 +97,13 @@ func bound(server *http.Server) {
 	server.ConnState = (&connections{}).note
 }
 
-// connections are those of one port, the one that has been idle for longest first.
+// connections are those of one port, the one whose state has changed least recently first.
 type connections struct {
 	mu   sync.Mutex
 	open []net.Conn
 }
 
-// note closes the connection that has been idle for longest when there are too many, so that idle ones keep no probe out.
+// note closes the connection whose state has changed least recently when there are too many, so that idle ones keep no probe out.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
