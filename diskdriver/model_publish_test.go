@@ -19,7 +19,7 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 		return nil
 	}
 	before := v.bonds[node]
-	if before.is == unsure && before.last == "unpublish" && before.asked.Before(w.now.active) {
+	if before.is == unsure && before.last == "unpublish" && !before.asked.After(w.now.active) {
 		return nil // what a replica of csi-attacher has begun to detach, the next one goes on to
 	}
 	blind := w.blind()

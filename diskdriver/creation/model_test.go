@@ -308,7 +308,7 @@ func (w *walk) arrive(r request) (int, Answer) {
 		w.fail("disk %d came to exist after a final code", made)
 	}
 	if w.living() > 1 {
-		if w.life >= 5*time.Minute && !w.isForgotten() {
+		if w.life >= 5*time.Minute && !w.forgetful && !w.isForgotten() { // of two disks, the one that isn't answered with stays
 			w.fail("there are %d disks", w.living())
 		}
 		w.forgetful = true
