@@ -53,7 +53,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 // waits meanwhile: without filters, those of other pages are not looked at.
 func (s *Server) pageOfDisks(x *exchange, pg page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, object) {
 	key := func(d *disk) int { return -d.seq }
-	if x.params["DiskIds"] == "" && len(filters) == 0 && !x.stale {
+	if x.params["DiskIds"] == "" && len(filters) == 0 && !x.stale && x.fault.Do != FaultHidden {
 		all := s.disks.order
 		hidden := x.now.Add(-s.config.Latency.Visible) // what was created later is
 		n := sort.Search(len(all), func(i int) bool { return all[i].created.After(hidden) })

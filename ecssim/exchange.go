@@ -44,6 +44,7 @@ type exchange struct {
 	again   bool          // a fault made it take effect once more
 	stopped bool          // the gateway refused it: no action has seen it
 	disk    string        // the request's DiskId, or the one disk that its list names
+	stamp   string        // the time that it is signed for
 	caller  *accessKey    // who signed it; nil if the action takes no signature
 	denial  object        // what the reply says of a permission that is lacking
 	blind   bool          // the caller sees nothing of what a read finds
@@ -154,6 +155,14 @@ func (x *exchange) checkEmpty() *refusal {
 			no := x.action.notEmpty[name]
 			return &no
 		}
+	}
+	return nil
+}
+
+// ignored is the reply to a change that is said to be made and is not.
+func (x *exchange) ignored() object {
+	if x.action.name == resizeDisk.name {
+		return object{"OrderId": "20" + strings.ToLower(x.requestID[:8])}
 	}
 	return nil
 }

@@ -35,6 +35,11 @@ const (
 	FaultPartial     = "partial"      // a read gives half of its page; by NextToken the rest is to be had, by PageNumber it is left out
 	FaultDuplicate   = "duplicate"    // the call takes effect, and then once more, and the second reply is sent: a proxy asked again
 	FaultEcho        = "echo"         // the call is as usual, and takes effect once more Lag after its reply
+	FaultLate        = "late"         // the connection is closed, and the request arrives Lag later, if its time stamp is still taken then
+	FaultHidden      = "hidden"       // a read doesn't show the disks, instances, snapshots and groups of Hide
+	FaultIgnored     = "ignored"      // the reply says success, with the ID of an order where there is one, and the call has no effect
+	FaultDate        = "date"         // the call is as usual, and the Date of its reply is off by Skew
+	FaultFlood       = "flood"        // the call takes effect, then the body of its reply is followed by 64 MiB of blanks
 )
 
 // FaultKinds are the values of Fault.Do.
@@ -42,6 +47,7 @@ var FaultKinds = []string{
 	FaultError, FaultThrottle, FaultLostRequest, FaultLostReply, FaultErrorAfter,
 	FaultTruncated, FaultEmpty, FaultHTML, FaultDelay, FaultStuck, FaultFails, FaultStops, FaultVanishes,
 	FaultBrownOut, FaultRefused, FaultReset, FaultTrickle, FaultStale, FaultNothing, FaultPartial, FaultDuplicate, FaultEcho,
+	FaultLate, FaultHidden, FaultIgnored, FaultDate, FaultFlood,
 }
 
 // Fault is a misbehaviour and the calls that it hits. A call is hit by the
@@ -67,7 +73,9 @@ type Fault struct {
 
 	DelayBefore time.Duration // from the request to its effect, with any Do
 	DelayAfter  time.Duration // from the effect to the reply, on top of the latency
-	Lag         time.Duration // of FaultStale and FaultEcho; default 2 s, at most 2 min
+	Lag         time.Duration // of FaultStale, FaultEcho and FaultLate; default 2 s, at most 2 min
+	Hide        []string      // IDs, of FaultHidden
+	Skew        time.Duration // of FaultDate; less than zero is behind; default 20 min behind
 
 	Seen int // calls that matched so far
 	Hit  int // calls that were hit so far
@@ -186,7 +194,10 @@ func (a *armedFault) fillReply() {
 		status, code = 503, "ServiceUnavailable"
 	case FaultThrottle:
 		status, code = 400, "Throttling"
-	case FaultStale, FaultEcho:
+	case FaultDate:
+		a.Skew = cmp.Or(a.Skew, -20*time.Minute)
+		return
+	case FaultStale, FaultEcho, FaultLate:
 		a.Lag = cmp.Or(a.Lag, 2*time.Second)
 		return
 	default:
@@ -219,6 +230,9 @@ func (l *faultList) list() []Fault {
 	return each(l.armed, func(a *armedFault) Fault { return a.Fault })
 }
 
+// flood is how many blanks follow a reply with FaultFlood.
+const flood = 64 << 20
+
 // refusalBefore is the refusal of a call that is not to have an effect.
 func (f Fault) refusalBefore() *refusal {
 	switch f.Do {
@@ -237,12 +251,17 @@ func (f Fault) delayAfter() time.Duration {
 }
 
 // unheard tells whether the call is not to have an effect, and nobody says so.
-func (f Fault) unheard() bool { return f.Do == FaultLostRequest || f.Do == FaultRefused }
+func (f Fault) unheard() bool {
+	return f.Do == FaultLostRequest || f.Do == FaultRefused || f.Do == FaultLate
+}
+
+// hides says whether a read must not show what has the ID.
+func (f Fault) hides(id string) bool { return f.Do == FaultHidden && slices.Contains(f.Hide, id) }
 
 // spoil does to a reply what the fault does after the effect.
 func (f Fault) spoil(x *exchange, r reply) reply {
 	switch f.Do {
-	case FaultLostRequest, FaultLostReply:
+	case FaultLostRequest, FaultLostReply, FaultLate:
 		r.lost, r.status = true, 0
 	case FaultRefused:
 		r.lost, r.status, r.how = true, 0, syscall.ECONNREFUSED
@@ -250,6 +269,10 @@ func (f Fault) spoil(x *exchange, r reply) reply {
 		r.lost, r.status, r.how = true, 0, syscall.ECONNRESET
 	case FaultTrickle:
 		r.over = f.DelayAfter
+	case FaultDate:
+		r.skew = f.Skew
+	case FaultFlood:
+		r.flood = flood
 	case FaultErrorAfter:
 		after := *x
 		after.refusal = &refusal{f.Status, f.Code, f.Message}

@@ -1,6 +1,7 @@
 package ecssim_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -190,6 +191,59 @@ func TestEchoComesAfterTheReply(t *testing.T) {
 			t.Errorf("calls %+v", calls)
 		}
 	})
+}
+
+func TestALateRequestTakesEffectLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newServerAndClient(t, nil)
+		id := create(t, c, nil)
+		addFault(t, s, ecssim.Fault{Action: "DeleteDisk", Do: ecssim.FaultLate, Lag: 20 * time.Second, Count: 1})
+		if err := remove(c, id); !isEOF(err) {
+			t.Fatalf("the caller sees %v", err)
+		}
+		for _, step := range []struct {
+			after time.Duration
+			disks int
+		}{{20*time.Second - time.Nanosecond, 1}, {time.Nanosecond, 0}} {
+			time.Sleep(step.after)
+			if n := len(s.Disks()); n != step.disks {
+				t.Errorf("%d disks, want %d", n, step.disks)
+			}
+		}
+	})
+}
+
+func TestHiddenThingsAreThereAndNotShown(t *testing.T) {
+	s, c := newServerAndClient(t, nil)
+	seen, hidden := create(t, c, nil), create(t, c, nil)
+	addFault(t, s, ecssim.Fault{Do: ecssim.FaultHidden, Hide: []string{hidden}})
+	for name, fill := range map[string]func(*ecs.DescribeDisksRequest){
+		"all":   nil,
+		"by ID": func(r *ecs.DescribeDisksRequest) { r.DiskIds = fmt.Sprintf("[%q,%q]", seen, hidden) },
+	} {
+		if got := ids(describe(t, c, fill)); len(got) != 1 || got[0] != seen {
+			t.Errorf("%s: shown are %v, want %s alone", name, got, seen)
+		}
+	}
+	request := ecs.CreateDeleteDiskRequest()
+	request.DiskId = hidden
+	if _, err := c.DeleteDisk(request); err != nil {
+		t.Errorf("a hidden disk is not there: %v", err)
+	}
+}
+
+func TestIgnoredChangesSaySuccess(t *testing.T) {
+	s, c := newServerAndClient(t, nil)
+	id := create(t, c, nil)
+	addFault(t, s, ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultIgnored})
+	request := ecs.CreateResizeDiskRequest()
+	request.DiskId, request.NewSize = id, "100"
+	if got, err := c.ResizeDisk(request); err != nil || got.OrderId == "" {
+		t.Errorf("reply %+v, error %v", got, err)
+	}
+	if got := s.Disks()[0]; got.Size != 20 {
+		t.Errorf("the disk has %d GiB", got.Size)
+	}
 }
 
 func TestTrickleTakesItsTimeAndHeedsTheCaller(t *testing.T) {

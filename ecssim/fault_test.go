@@ -71,6 +71,11 @@ func TestFaults(t *testing.T) {
 		{ecssim.Fault{Do: ecssim.FaultTrickle, DelayAfter: time.Millisecond}, 1, func(err error) bool { return err == nil }, "", 200},
 		{ecssim.Fault{Do: ecssim.FaultDuplicate}, 1, func(err error) bool { return err == nil }, "", 200},
 		{ecssim.Fault{Do: ecssim.FaultEcho}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultLate}, 0, isEOF, "late", 0},
+		{ecssim.Fault{Do: ecssim.FaultHidden, Hide: []string{"d-1"}}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultIgnored}, 0, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultDate}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultFlood}, 1, func(err error) bool { return err == nil }, "", 200},
 		{ecssim.Fault{Do: ecssim.FaultNothing}, 1, func(err error) bool { return err == nil }, "", 200},
 	} {
 		for how, connect := range map[string]func(*testing.T, *ecssim.Server) *ecs.Client{"in process": newClient, "over HTTP": newHTTPClient} {

@@ -23,6 +23,8 @@ type faultForm struct {
 	DelayBefore string            `json:"delayBefore,omitempty"`
 	DelayAfter  string            `json:"delayAfter,omitempty"`
 	Lag         string            `json:"lag,omitempty"`
+	Hide        []string          `json:"hide,omitempty"`
+	Skew        string            `json:"skew,omitempty"`
 	Seen        int               `json:"seen"`
 	Hit         int               `json:"hit"`
 }
@@ -47,12 +49,15 @@ type spelledSpan struct {
 func (f Fault) MarshalJSON() ([]byte, error) {
 	form := faultForm{
 		ID: f.ID, Action: f.Action, Params: f.Params, Agent: f.Agent, Skip: f.Skip, Count: f.Count, Percent: f.Percent, Do: f.Do,
-		Status: f.Status, Code: f.Code, Message: f.Message, Seen: f.Seen, Hit: f.Hit,
+		Status: f.Status, Code: f.Code, Message: f.Message, Hide: f.Hide, Seen: f.Seen, Hit: f.Hit,
 	}
 	for _, s := range form.spans(&f) {
 		if *s.value != 0 {
 			*s.text = s.value.String()
 		}
+	}
+	if f.Skew != 0 {
+		form.Skew = f.Skew.String()
 	}
 	return json.Marshal(form)
 }
@@ -66,12 +71,18 @@ func (f *Fault) UnmarshalJSON(text []byte) error {
 	}
 	read := Fault{
 		ID: form.ID, Action: form.Action, Params: form.Params, Agent: form.Agent, Skip: form.Skip, Count: form.Count, Percent: form.Percent, Do: form.Do,
-		Status: form.Status, Code: form.Code, Message: form.Message, Seen: form.Seen, Hit: form.Hit,
+		Status: form.Status, Code: form.Code, Message: form.Message, Hide: form.Hide, Seen: form.Seen, Hit: form.Hit,
 	}
 	for _, s := range form.spans(&read) {
 		var err error
 		if *s.value, err = ReadDuration(s.name, *s.text); err != nil {
 			return err
+		}
+	}
+	if form.Skew != "" {
+		var err error
+		if read.Skew, err = time.ParseDuration(form.Skew); err != nil {
+			return &ConfigError{"skew", form.Skew, `a duration with its unit, such as "-20m"`}
 		}
 	}
 	*f = read

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"syscall"
@@ -26,6 +27,8 @@ type reply struct {
 	lost        bool
 	how         syscall.Errno // what the caller's side of a lost connection says, if not just its end
 	over        time.Duration // how long the body takes to come
+	skew        time.Duration // by which its Date is off
+	flood       int64         // blanks that follow the body
 }
 
 // refusal is an error as ECS reports it.
@@ -95,6 +98,18 @@ func (r reply) encoded() reply {
 		r.body = r.body[:len(r.body)/2]
 	}
 	return r
+}
+
+// blanks is what follows the body.
+func (r reply) blanks() io.Reader { return io.LimitReader(blank{}, r.flood) }
+
+type blank struct{}
+
+func (blank) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
 }
 
 // root names the element that an XML reply is.

@@ -192,7 +192,10 @@ func (s *Server) execute(x *exchange) {
 	if x.refusal == nil {
 		x.refusal = x.fault.refusalBefore()
 	}
-	if x.refusal == nil && !x.fault.unheard() {
+	if x.fault.Do == FaultLate && !x.again {
+		s.redeliver(x)
+	}
+	if x.refusal == nil && (x.again || !x.fault.unheard()) {
 		body, x.refusal = s.perform(x)
 	}
 	s.earlier.touchNamed(x)
@@ -236,6 +239,20 @@ func (s *Server) repeat(x *exchange) {
 	})
 }
 
+// redeliver lets a request whose connection was closed arrive Lag later.
+func (s *Server) redeliver(x *exchange) {
+	second := *x
+	second.again, second.silent, second.fault = true, true, Fault{Do: FaultLate}
+	second.requestID = s.ids.request()
+	second.at = x.at.Add(x.fault.Lag)
+	s.queue.add(second.at, func() {
+		if s.keys.checked && !second.action.unsigned {
+			second.refusal = checkTimestamp(second.stamp, time.Now())
+		}
+		s.execute(&second)
+	})
+}
+
 // perform checks what every action has in common and runs the action.
 func (s *Server) perform(x *exchange) (object, *refusal) {
 	s.ledger.countUnknown(x)
@@ -247,6 +264,9 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 	}
 	if region := x.params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
 		return nil, x.action.wrongRegion(region)
+	}
+	if x.fault.Do == FaultIgnored && !x.action.isRead() {
+		return x.ignored(), nil
 	}
 	x.lagBehind()
 	body, no := x.action.do(s, x)

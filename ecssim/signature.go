@@ -44,6 +44,7 @@ func (s *Server) authenticate(m message, x *exchange) *refusal {
 	if no != nil {
 		return no
 	}
+	x.stamp = claim.stamp
 	key, no := s.verify(claim)
 	if no != nil {
 		return no

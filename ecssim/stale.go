@@ -21,6 +21,24 @@ func (x *exchange) lagBehind() {
 // The things that a read finds, as they are or, if it is stale, as they were.
 
 func (s *Server) disksFor(x *exchange, ids []string, all bool) iter.Seq[*disk] {
+	return shown(x, s.disksThen(x, ids, all), func(d *disk) string { return d.id })
+}
+
+// shown leaves out what the fault of a read hides.
+func shown[T any](x *exchange, list iter.Seq[T], id func(T) string) iter.Seq[T] {
+	if x.fault.Do != FaultHidden {
+		return list
+	}
+	return func(yield func(T) bool) {
+		for v := range list {
+			if !x.fault.hides(id(v)) && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Server) disksThen(x *exchange, ids []string, all bool) iter.Seq[*disk] {
 	switch {
 	case x.stale:
 		return s.earlier.disks.newestFirst(ids, all, x.now)
@@ -31,6 +49,10 @@ func (s *Server) disksFor(x *exchange, ids []string, all bool) iter.Seq[*disk] {
 }
 
 func (s *Server) shotsFor(x *exchange, ids []string, all bool) iter.Seq[*snapshot] {
+	return shown(x, s.shotsThen(x, ids, all), func(n *snapshot) string { return n.id })
+}
+
+func (s *Server) shotsThen(x *exchange, ids []string, all bool) iter.Seq[*snapshot] {
 	if x.stale {
 		return s.earlier.shots.newestFirst(ids, all, x.now)
 	}
@@ -38,6 +60,10 @@ func (s *Server) shotsFor(x *exchange, ids []string, all bool) iter.Seq[*snapsho
 }
 
 func (s *Server) groupsFor(x *exchange) iter.Seq[*snapshotGroup] {
+	return shown(x, s.groupsThen(x), func(g *snapshotGroup) string { return g.id })
+}
+
+func (s *Server) groupsThen(x *exchange) iter.Seq[*snapshotGroup] {
 	if x.stale {
 		return s.earlier.groups.newestFirst(nil, true, x.now)
 	}
@@ -53,12 +79,12 @@ func (s *Server) tasksFor(x *exchange) iter.Seq[*task] {
 
 // instancesFor returns instances in their order, the first made first.
 func (s *Server) instancesFor(x *exchange) []*instance {
-	if !x.stale {
-		return s.fleet.inOrder()
+	list := s.fleet.inOrder()
+	if x.stale {
+		list = slices.Collect(s.earlier.instances.newestFirst(nil, true, x.now))
+		slices.Reverse(list)
 	}
-	list := slices.Collect(s.earlier.instances.newestFirst(nil, true, x.now))
-	slices.Reverse(list)
-	return list
+	return slices.Collect(shown(x, slices.Values(list), func(i *instance) string { return i.ID }))
 }
 
 func backward[T any](list []T) iter.Seq[T] {

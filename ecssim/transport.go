@@ -55,6 +55,7 @@ func (s *Server) answerMessage(w http.ResponseWriter, req *http.Request, m messa
 		return
 	}
 	_, _ = w.Write(r.body)
+	_, _ = io.Copy(w, r.blanks())
 }
 
 // hangUp ends a connection without a word: a reset if the fault says so,
@@ -113,18 +114,21 @@ func (s *Server) roundTripMessage(req *http.Request, m message) (*http.Response,
 	if r.over > 0 {
 		body = s.trickle(req.Context(), r)
 	}
+	if r.flood > 0 {
+		body = io.NopCloser(io.MultiReader(body, r.blanks()))
+	}
 	return &http.Response{
 		Status: strconv.Itoa(r.status) + " " + http.StatusText(r.status), StatusCode: r.status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: s.header(r), Body: body, ContentLength: int64(len(r.body)), Request: req,
+		Header: s.header(r), Body: body, ContentLength: int64(len(r.body)) + r.flood, Request: req,
 	}, nil
 }
 
 func (s *Server) header(r reply) http.Header {
 	h := http.Header{}
-	h.Set("Date", s.clock.now().UTC().Format(http.TimeFormat))
+	h.Set("Date", s.clock.now().Add(r.skew).UTC().Format(http.TimeFormat))
 	h.Set("Content-Type", r.contentType)
-	h.Set("Content-Length", strconv.Itoa(len(r.body)))
+	h.Set("Content-Length", strconv.FormatInt(int64(len(r.body))+r.flood, 10))
 	if r.requestID == "" {
 		return h // it is not the API's
 	}

@@ -38,7 +38,8 @@ var operations = []cloudCall{
 
 // quiet are the faults under which a call is answered as usual.
 var quiet = []string{ecssim.FaultDelay, ecssim.FaultStuck, ecssim.FaultFails, ecssim.FaultStops, ecssim.FaultVanishes,
-	ecssim.FaultTrickle, ecssim.FaultStale, ecssim.FaultNothing, ecssim.FaultPartial, ecssim.FaultDuplicate, ecssim.FaultEcho}
+	ecssim.FaultTrickle, ecssim.FaultStale, ecssim.FaultNothing, ecssim.FaultPartial, ecssim.FaultDuplicate, ecssim.FaultEcho,
+	ecssim.FaultHidden, ecssim.FaultDate}
 
 func TestAnUnknownOutcomeIsNeverAFailure(t *testing.T) {
 	for _, fault := range ecssim.FaultKinds {
@@ -62,7 +63,7 @@ func TestAnUnknownOutcomeIsNeverAFailure(t *testing.T) {
 					wantNoSecret(t, err)
 					n := calls(sim, op.action) - before
 					switch {
-					case slices.Contains(quiet, fault):
+					case slices.Contains(quiet, fault), fault == ecssim.FaultIgnored && op.action != "CreateDisk":
 						if kind := disk.KindOf(err); kind != disk.NotFound && kind != disk.Denied && err != nil { // denied: no disk at all is shown
 							t.Errorf("an answer as usual is an error: %v", err)
 						}
@@ -78,7 +79,7 @@ func TestAnUnknownOutcomeIsNeverAFailure(t *testing.T) {
 					if n != 1 {
 						t.Errorf("%d calls were made, want 1: retries are not made here", n)
 					}
-					lost := slices.Contains([]string{ecssim.FaultLostReply, ecssim.FaultLostRequest, ecssim.FaultRefused, ecssim.FaultReset}, fault)
+					lost := slices.Contains([]string{ecssim.FaultLostReply, ecssim.FaultLostRequest, ecssim.FaultRefused, ecssim.FaultReset, ecssim.FaultLate}, fault)
 					if e := wantKind(t, err, disk.KindOf(err)); e.RequestID == "" && !lost {
 						t.Errorf("the request ID of the answer is lost in %v", err)
 					}

@@ -55,6 +55,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	response.Body = bounded(response.Body)
 	w.clock.learn(response.Header)
 	w.header = response.Header
 	if response.StatusCode/100 == 3 {
