@@ -210,7 +210,7 @@ func TestMetricsHaveClosedLabels(t *testing.T) {
 			}
 		}
 		_, err := create(t.Context(), c, "vol-1")
-		wantKind(t, err, disk.Unexpected)
+		wantKind(t, err, disk.UnknownOutcome)
 		if _, err := create(t.Context(), c, "vol-1"); err != nil {
 			t.Fatal(err)
 		}
@@ -230,13 +230,13 @@ func TestMetricsHaveClosedLabels(t *testing.T) {
 			}
 		}
 		for name, want := range map[string]float64{
-			"topodisk_ecs_requests_total CreateDisk unexpected": 1,
-			"topodisk_ecs_requests_total CreateDisk throttled":  1,
-			"topodisk_ecs_requests_total CreateDisk ok":         1,
-			"topodisk_ecs_requests_total DescribeDisks ok":      1,
-			"topodisk_ecs_request_duration_seconds CreateDisk":  3,
-			"topodisk_ecs_read_batch_disks ":                    1,
-			"topodisk_ecs_throttle_wait_seconds CreateDisk":     1,
+			"topodisk_ecs_requests_total CreateDisk unknown_outcome": 1,
+			"topodisk_ecs_requests_total CreateDisk throttled":       1,
+			"topodisk_ecs_requests_total CreateDisk ok":              1,
+			"topodisk_ecs_requests_total DescribeDisks ok":           1,
+			"topodisk_ecs_request_duration_seconds CreateDisk":       3,
+			"topodisk_ecs_read_batch_disks ":                         1,
+			"topodisk_ecs_throttle_wait_seconds CreateDisk":          1,
 		} {
 			if got[name] != want {
 				t.Errorf("%s is %v, want %v; all: %v", name, got[name], want, got)

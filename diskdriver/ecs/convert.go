@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -81,14 +82,37 @@ func jsonList[T ~string](ids []T) string {
 	return string(list)
 }
 
-// everyPage reads the pages of a list, each by the token of the one before.
+// mostStarts is how often a list is begun whose pages end with a token that has expired.
+const mostStarts = 3
+
+// everyPage reads the pages of a list, each by the token of the one before, and begins again where ECS doesn't take a token
+// any more. BadToken: it has expired each time.
 func everyPage[T any](action string, read func(token string) (page []T, next string, err error)) ([]T, error) {
+	var all []T
+	var err error
+	for range mostStarts {
+		if all, err = onceEveryPage(action, read); disk.KindOf(err) != disk.BadToken {
+			return all, err
+		}
+	}
+	return nil, err
+}
+
+// badToken is the error for a page that ECS refuses for its token: the rest of the request is that of the page before.
+func badToken(action, token string, err error) error {
+	if token == "" || disk.KindOf(err) != disk.Invalid {
+		return err
+	}
+	return &disk.Error{Op: action, Kind: disk.BadToken, Err: fmt.Errorf("the place in the list is lost; begin again: %w", err)}
+}
+
+func onceEveryPage[T any](action string, read func(token string) (page []T, next string, err error)) ([]T, error) {
 	var all []T
 	seen := map[string]bool{"": true}
 	for token := ""; ; {
 		page, next, err := read(token)
 		if err != nil {
-			return nil, err
+			return nil, badToken(action, token, err)
 		}
 		all = append(all, page...)
 		if token = next; token == "" {

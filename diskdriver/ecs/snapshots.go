@@ -115,10 +115,7 @@ func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilte
 	}
 	reply, err := s.describeSnapshots(ctx, filter, token, most)
 	if err != nil {
-		if token != "" && disk.KindOf(err) == disk.Invalid {
-			err = &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.BadToken, Err: fmt.Errorf("the place in the list is lost; begin again: %w", err)}
-		}
-		return nil, "", err
+		return nil, "", badToken(transport.DescribeSnapshots.Name, token, err)
 	}
 	var page []disk.Snapshot
 	for _, shown := range reply.Snapshots.Snapshot {

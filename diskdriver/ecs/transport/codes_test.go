@@ -63,7 +63,7 @@ var attachingAnswers = []answer{
 	{attachDisk, 404, "InvalidDisk.InUse", disk.InUse},
 	{attachDisk, 404, "InvalidKMSKeyId.NotFound", disk.Invalid},
 	{attachDisk, 500, "InternalError", disk.UnknownOutcome},
-	{attachDisk, 400, "NeverHeardOf", disk.Unexpected},
+	{attachDisk, 400, "NeverHeardOf", disk.UnknownOutcome},
 	{attachDisk, 503, "NeverHeardOf", disk.UnknownOutcome},
 	{attachDisk, 400, "InvalidNeverHeardOf", disk.Invalid},
 	{attachDisk, 403, "InvalidOperation.NeverHeardOf", disk.Unexpected},

@@ -54,15 +54,16 @@ func hintOn(code string, header http.Header) string {
 	return hint
 }
 
-// KindOf says what an answer with an error code means for a call. A code
-// that the table doesn't have is Unexpected, for ECS has answered; an answer
-// from a server that failed, or from something before ECS, is none.
+// KindOf says what an answer with an error code means for a call. An answer
+// from a server that failed, from something before ECS, or about the time that a
+// call took, is none. Of a change that is answered with a code that the tables
+// don't have nothing follows: ECS may have sent it after the effect.
 func (a action) KindOf(status int, code, message string) disk.Kind {
-	kind, _, _ := rowOf(a.Name, code)
+	kind, _, listed := rowOf(a.Name, code)
 	switch {
 	case kind == disk.Throttled:
 		return kind
-	case code == "" || status >= 500 || kind == disk.UnknownOutcome:
+	case code == "" || status >= 500 || kind == disk.UnknownOutcome || tellsNothing(status):
 		return unanswered(a)
 	case a.Name == CreateDisk.Name && saysSoldOut(message):
 		return disk.OutOfStock
@@ -70,8 +71,16 @@ func (a action) KindOf(status int, code, message string) disk.Kind {
 		// What CreateDisk doesn't find is something that the request names. Its
 		// own disk is looked for by a read, and NotFound speaks of that alone.
 		return disk.Invalid
+	case !listed && a.mutates:
+		return disk.UnknownOutcome
 	}
 	return kind
+}
+
+// tellsNothing says whether an HTTP status is that of a proxy or gateway that gave
+// up, or refused to wait, whatever the code beside it.
+func tellsNothing(status int) bool {
+	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
 }
 
 func saysSoldOut(message string) bool {
@@ -104,9 +113,16 @@ func (w *wire) failure(ctx context.Context, a action, err error) error {
 	switch {
 	case errors.As(err, &refusal):
 		e.Kind = a.KindOf(refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
-		e.Err = &refusedError{code: refusal.ErrorCode(), text: w.refusalText(refusal)}
+		text := w.refusalText(refusal)
+		if _, _, listed := rowOf(a.Name, refusal.ErrorCode()); !listed && e.Kind == disk.UnknownOutcome && refusal.ErrorCode() != "" {
+			text += " (the driver doesn't know this code, so the call may have taken effect)"
+		}
+		e.Err = &refusedError{code: refusal.ErrorCode(), text: text}
 		if refusal.RequestId() != "" {
 			e.RequestID = refusal.RequestId()
+		}
+		if isExpired(e) {
+			w.clock.correct(w.header)
 		}
 	case !w.sent.Load():
 		e.Kind, e.Err = disk.Unreachable, w.lost(ctx, "ECS can't be reached", err)

@@ -91,7 +91,7 @@ var creating = []answer{
 	{createDisk, 403, "OperationDenied.PerformanceLevelNotMatch", disk.Unfit},
 	{createDisk, 403, "OperationDenied.SnapshotNotAllowed", disk.Invalid},
 	{createDisk, 403, "OperationDenied.ZoneNotSupportMultiAttachDisk", disk.OutOfStock},
-	{createDisk, 403, "OperationDenied.NeverHeardOf", disk.Unexpected},
+	{createDisk, 403, "OperationDenied.NeverHeardOf", disk.UnknownOutcome},
 	{createDisk, 400, "InvalidDiskSize.NotSupported", disk.Unfit},
 	{createDisk, 400, "InvalidDiskSizeOrCategory", disk.OutOfStock},
 	{createDisk, 403, "InvalidDataDiskSize.ValueNotSupported", disk.Unfit},
@@ -151,7 +151,11 @@ var creating = []answer{
 	{createDisk, 403, "InvalidAccountStatus.NotEnoughBalance", disk.Quota},
 	{createDisk, 403, "InvalidAccountStatus.SnapshotServiceUnavailable", disk.Denied},
 	{createDisk, 403, "InvalidParam.ZoneIdAndInstanceId.Conflict", disk.Invalid},
-	{createDisk, 418, "NeverHeardOf", disk.Unexpected},
+	{createDisk, 418, "NeverHeardOf", disk.UnknownOutcome},
+	{createDisk, 400, "NeverHeardOf", disk.UnknownOutcome},
+	{createDisk, 408, "InvalidParameter", disk.UnknownOutcome}, // whoever gave up waiting knows nothing of the effect
+	{createDisk, 429, "InvalidParameter", disk.UnknownOutcome},
+	{createDisk, 429, "Throttling.User", disk.Throttled},
 	{createDisk, 500, "NeverHeardOf", disk.UnknownOutcome},
 	{createDisk, 400, "", disk.UnknownOutcome},
 	{createDisk, 502, "", disk.UnknownOutcome},
@@ -173,7 +177,7 @@ var deleting = []answer{
 	{deleteDisk, 500, "InternalError", disk.UnknownOutcome},
 	{deleteDisk, 503, "InvalidDiskId.NotFound", disk.UnknownOutcome},
 	{deleteDisk, 403, "", disk.UnknownOutcome},
-	{deleteDisk, 403, "NeverHeardOf", disk.Unexpected},
+	{deleteDisk, 403, "NeverHeardOf", disk.UnknownOutcome},
 }
 
 // describing lists the codes of DescribeDisks. Of a read nothing is unknown: it
@@ -206,6 +210,8 @@ var describing = []answer{
 	{describeDisks, 502, "", disk.Unreachable},
 	{describeDisks, 400, "Throttling", disk.Throttled},
 	{describeDisks, 400, "NeverHeardOf", disk.Unexpected},
+	{describeDisks, 408, "NeverHeardOf", disk.Unreachable},
+	{describeDisks, 429, "NeverHeardOf", disk.Unreachable},
 }
 
 func documented() []answer {

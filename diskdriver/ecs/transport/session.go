@@ -155,18 +155,19 @@ func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, b
 	if err := signature.CheckKeys(keys); err != nil {
 		return noKeys(a, err)
 	}
-	if !a.mutates || t.clock.windowDiffers.Load() {
+	if !a.mutates || !t.clock.bounds() {
 		return t.once(ctx, a, keys, build, false)
 	}
+	ahead := t.clock.ahead()
 	err := t.once(ctx, a, keys, build, true)
-	if isExpired(err) {
+	if isExpired(err) && (t.clock.ahead()-ahead).Abs() > sameTime {
 		err = t.once(ctx, a, keys, build, true)
 	}
 	if !isExpired(err) {
 		return err
 	}
-	if err = t.once(ctx, a, keys, build, false); !isExpired(err) && !t.clock.windowDiffers.Swap(true) {
-		tellWindow()
+	if err = t.once(ctx, a, keys, build, false); !isExpired(err) && disk.KindOf(err) != disk.Unreachable {
+		t.clock.unbounded()
 	}
 	return err
 }

@@ -74,13 +74,13 @@ func TestChangeExpiresByECSsClock(t *testing.T) {
 	}{
 		"the clocks are right": {clockedECS{window: 15 * time.Minute}, []time.Duration{14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second}},
 		"ours is slow": {
-			clockedECS{ahead: time.Hour, window: 15 * time.Minute},
-			[]time.Duration{74*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second},
+			clockedECS{ahead: 10 * time.Minute, window: 15 * time.Minute},
+			[]time.Duration{24*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second},
 		},
 		"ours is fast": {clockedECS{ahead: -5 * time.Minute, window: 15 * time.Minute}, []time.Duration{9*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second}},
 		"another window": {
 			clockedECS{window: 10 * time.Minute},
-			[]time.Duration{14*time.Minute + 40*time.Second, 14*time.Minute + 40*time.Second, 0, 0},
+			[]time.Duration{14*time.Minute + 40*time.Second, 0, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,4 +102,75 @@ func TestChangeExpiresByECSsClock(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAWrongDateLengthensNoRequest(t *testing.T) {
+	for name, test := range map[string]struct {
+		skew  time.Duration
+		calls int // of two creates
+	}{
+		"far behind":   {-20 * time.Minute, 2},
+		"behind":       {-10 * time.Minute, 3}, // the first is refused, which tells the time
+		"ahead":        {10 * time.Minute, 2},
+		"far ahead":    {20 * time.Minute, 2},
+		"a day behind": {-24 * time.Hour, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := ecstest.NewSim(t, nil)
+				sent := 0
+				s := newSession(t, Config{RoundTripper: ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+					if r.Header.Get("X-Acs-Action") == "CreateDisk" {
+						sent++
+					}
+					return sim.RoundTrip(r)
+				})})
+				if err := describe(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range []ecssim.Fault{{Action: "DescribeDisks", Do: ecssim.FaultDate, Skew: test.skew, Count: 1}, {Action: "CreateDisk", Skip: 1, Count: 1, Do: ecssim.FaultLate, Lag: disk.RequestLifetime + 2*time.Second}} {
+					if err := sim.AddFault(f); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := describe(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				if err := create(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := CreateDisk.Send(t.Context(), s, fillCreate("vol-2")); disk.KindOf(err) != disk.UnknownOutcome {
+					t.Fatalf("the call that is late: %v", err)
+				}
+				time.Sleep(time.Minute)
+				if n := len(sim.Disks()); n != 1 {
+					t.Errorf("%d disks, want one: a request outlived its time", n)
+				}
+				if sent != test.calls {
+					t.Errorf("%d calls for two disks, want %d", sent, test.calls)
+				}
+			})
+		})
+	}
+}
+
+// A window that seems to differ is tried again after a while, and by each process that begins.
+func TestRequestsGetTheirBoundedLifeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := clockedECS{window: 10 * time.Minute}
+		s := newSession(t, Config{RoundTripper: &server})
+		for range 2 {
+			if err := create(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		server.window, server.ages = 15*time.Minute, nil
+		time.Sleep(endlessLasts)
+		if err := create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if len(server.ages) != 1 || (server.ages[0]-14*time.Minute-30*time.Second).Abs() > time.Second {
+			t.Errorf("calls with signatures of the ages %v, want one that expires", server.ages)
+		}
+	})
 }
