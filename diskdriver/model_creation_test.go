@@ -212,6 +212,7 @@ func (w *creationWalk) begin() {
 	(&world{story: story{t: w.t, config: w.config, sim: w.sim, key: "secret"}}).foreign()
 	w.config.Latency.Visible = time.Duration(w.pick(0, 0, 5, 30, 59)) * time.Second
 	w.must(w.sim.SetLatency(w.config.Latency))
+	time.Sleep(w.config.Latency.Visible) // for the foreign disk, without which ECS would show none at all
 	w.proves, w.first, w.zone, w.caller = w.IntN(2) == 0, true, "a", &net.UnixAddr{}
 	w.start(0)
 	w.start(1)

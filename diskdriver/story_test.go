@@ -389,6 +389,10 @@ func (s *story) fault(words []string) ecssim.Fault {
 			f.Percent, err = strconv.Atoi(value)
 		case "for":
 			f.For, err = time.ParseDuration(value)
+		case "hide":
+			for short := range strings.SplitSeq(value, ",") {
+				f.Hide = append(f.Hide, fullID(short))
+			}
 		case "lag":
 			f.Lag, err = time.ParseDuration(value)
 		case "status":

@@ -119,16 +119,16 @@ func (c *Client) Account(secrets map[string]string) (*Client, error) {
 func (s *shared) client(keys credentials.Provider) *Client {
 	session, queues := s.transport.Session(keys), instancequeue.New(s.metrics.countOperations)
 	recent := batch.NewRecent(queues.Observe)
-	describe := &describer{session: session, turn: make(chan struct{}, 1)}
+	describe := &describer{session: session, turn: make(chan struct{}, 1), countEmpty: s.metrics.countEmpty}
 	reader := newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describe.byID, s.metrics.observeBatch)
 	reads := batch.NewDisks(reader, recent, s.waits, describe.checkSight)
 	c := &Client{
 		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
 		attachments: &attachments{session: session, queues: queues, reads: reads, recent: recent},
 		tagging:     &tagging{session: session, recent: recent},
-		stock:       &stock{session: session},
+		stock:       &stock{session: session, countEmpty: s.metrics.countEmpty},
 		instances:   &instances{session: session},
-		snapshots:   &snapshots{session: session},
+		snapshots:   &snapshots{session: session, countEmpty: s.metrics.countEmpty},
 		changes:     &changes{session: session, recent: recent},
 		shared:      s,
 	}

@@ -43,6 +43,7 @@ func namedQuery(name, clusterID string) query {
 // an answer that lacks a disk says that it's gone only if others are shown.
 type describer struct {
 	session         *transport.Session
+	countEmpty      func(action string)
 	turn            chan struct{} // holds one element for whoever reads only to see a disk
 	sawDisks, sawNo atomic.Pointer[time.Time]
 }
@@ -96,7 +97,7 @@ const (
 	blindLasts    = 5 * time.Second
 )
 
-var errBlind = errors.New("ECS shows these credentials no disk at all, in the whole region, so whether this one is gone can't be told; " +
+var errBlind = errors.New("an empty answer: ECS shows these credentials no disk at all, in the whole region, so whether one is gone can't be told; " +
 	"is ecs:DescribeDisks allowed for all disks?")
 
 // checkSight returns nil if ECS shows the account any disk, by a read that left
@@ -127,6 +128,7 @@ func (d *describer) checkSight(ctx context.Context, since time.Time) error {
 	}
 	now := time.Now()
 	d.sawNo.Store(&now)
+	d.countEmpty(transport.DescribeDisks.Name)
 	blind.RequestID = reply.RequestId
 	return blind
 }

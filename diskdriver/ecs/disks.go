@@ -148,12 +148,16 @@ func (ds *disks) Named(ctx context.Context, name string, proof bool) ([]disk.Dis
 
 // List reads every data disk of the region, page by page, and returns them
 // sorted by ID. Disks that come and go meanwhile may be missing; every other
-// one is there, once.
+// one is there, once. Denied: ECS shows no disk at all, as to Get.
 func (ds *disks) List(ctx context.Context) ([]disk.Disk, error) {
+	began := time.Now()
 	all, err := ds.describe.all(ctx, func(r *sdkecs.DescribeDisksRequest) {
 		r.DiskType = "data"
 		r.MaxResults = integer(largestPage)
 	})
+	if err == nil && len(all) == 0 {
+		err = ds.describe.checkSight(ctx, began)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -77,3 +77,24 @@ func (n *instances) Categories(ctx context.Context, t disk.InstanceType, regiona
 	}
 	return all, nil
 }
+
+// instanceStates reads the states of the instances that have a disk. One that the
+// region doesn't have is not in the answer, nor is one that the credentials may not see.
+func instanceStates(ctx context.Context, s *transport.Session, holders []disk.Attachment) (map[disk.InstanceID]string, error) {
+	ids := make([]disk.InstanceID, len(holders))
+	for i, h := range holders {
+		ids[i] = h.Instance
+	}
+	reply, err := transport.DescribeInstances.Send(ctx, s, func(r *sdkecs.DescribeInstancesRequest) {
+		r.InstanceIds = jsonList(ids)
+		r.PageSize = integer(mostInstances)
+	})
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[disk.InstanceID]string, len(ids))
+	for _, i := range reply.Instances.Instance {
+		states[disk.InstanceID(i.InstanceId)] = i.Status
+	}
+	return states, nil
+}

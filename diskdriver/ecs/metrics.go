@@ -4,16 +4,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // metrics count what the calls alone don't show. Their labels are closed sets.
 type metrics struct {
 	batchDisks prometheus.Histogram
 	operations *prometheus.GaugeVec
+	empty      *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
-	return &metrics{
+	m := &metrics{
 		batchDisks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "topodisk_ecs_read_batch_disks",
 			Help:    "Disks that one shared DescribeDisks asks for.",
@@ -23,11 +25,22 @@ func newMetrics() *metrics {
 			Name: "topodisk_ecs_instance_operations",
 			Help: "Attach and detach operations of all instances by state: waiting for their turn at the instance, or running.",
 		}, []string{"operation", "state"}),
+		empty: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "topodisk_ecs_empty_answers_total",
+			Help: "Answers of ECS by action that are empty and can't be: the account lacks a permission, or ECS is not well. Nothing follows from them.",
+		}, []string{"action"}),
 	}
+	for _, action := range []string{transport.DescribeAvailableResource.Name, transport.DescribeDisks.Name, transport.DescribeSnapshots.Name} {
+		m.empty.WithLabelValues(action)
+	}
+	return m
 }
 
+// countEmpty notes an answer that can't be empty and is.
+func (m *metrics) countEmpty(action string) { m.empty.WithLabelValues(action).Inc() }
+
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.batchDisks, m.operations}
+	return []prometheus.Collector{m.batchDisks, m.operations, m.empty}
 }
 
 // observeBatch notes the size of a shared DescribeDisks.

@@ -2,21 +2,29 @@ package ecs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
-// Resize makes a disk, as a read has just shown it, at least so large, and returns it with its new size. A
+// growthShows is how long a read may take to show a size that ECS has accepted. ECS is known to show it at once.
+const growthShows = 10 * time.Second
+
+// Resize makes a disk, as a read has just shown it, at least so large, and returns it as a read shows it then. A
 // disk that is large enough is success, and nothing shrinks. A disk in use is
-// resized online, so that its guest sees the size without a restart; if its
-// instance isn't running, it is resized as a disk at rest.
+// resized online, so that its guests see the size without a restart; if none of its
+// instances runs, it is resized as a disk at rest.
 //
 // Pending: an earlier order for the disk, or an attach, detach, snapshot or
-// change of category, is under way, or its instance is starting or stopping. OutOfRange: its category has no such size.
+// change of category, is under way, or its instance is starting or stopping; or ECS has accepted the size and doesn't show it. OutOfRange: its
+// category has no such size. Blocked: some of its instances run, and others don't.
 // UnknownOutcome: ECS may or may not have resized it.
 func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
 	if d.Size >= size {
@@ -25,11 +33,10 @@ func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 	if d.State != disk.Attached && d.State != disk.Available {
 		return disk.Disk{}, &disk.Error{Op: transport.ResizeDisk.Name, Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
 	}
-	err := ds.resize(ctx, d, size)
+	reply, err := ds.resize(ctx, d, size)
 	switch {
 	case err == nil:
-		d.Size = size
-		return d, nil
+		return ds.grown(ctx, d.ID, size, reply)
 	case disk.KindOf(err) == disk.UnknownOutcome, transport.CodeOf(err) == "InvalidDiskSize":
 		now, readErr := ds.Get(ctx, d.ID) // who else may have resized it, or this call
 		if readErr == nil && now.Size >= size {
@@ -39,18 +46,77 @@ func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 	return disk.Disk{}, err
 }
 
-// resize makes the call.
-func (ds *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
-	err := ds.sendResize(ctx, d.ID, size, d.State == disk.Attached)
-	if transport.CodeOf(err) == "InvalidInstanceStatus.NotRunning" { // a guest that starts sees the size
-		err = ds.sendResize(ctx, d.ID, size, false)
+// grown returns a disk when a read shows it with the size that ECS has accepted.
+func (ds *disks) grown(ctx context.Context, id disk.ID, size disk.GiB, reply *sdkecs.ResizeDiskResponse) (disk.Disk, error) {
+	limited, cancel := context.WithTimeout(ctx, growthShows)
+	defer cancel()
+	now, err := ds.reads.Await(limited, batch.Change{Disk: id}, func(d disk.Disk) (bool, error) { return d.Size >= size, nil })
+	if err == nil {
+		return now, nil
 	}
-	return ofDisk(d.ID, err)
+	what := fmt.Sprintf("ECS has accepted %d GiB", size)
+	if reply.OrderId != "" {
+		what += " as order " + reply.OrderId
+	}
+	e := &disk.Error{Op: transport.ResizeDisk.Name, Disk: id, Kind: disk.Pending, RequestID: reply.RequestId, Err: fmt.Errorf("%s, and no read shows that: %w", what, err)}
+	if now.ID != "" {
+		e.Err = fmt.Errorf("%s, and still shows %d GiB", what, now.Size)
+	}
+	return disk.Disk{}, e
 }
 
-func (ds *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
+// resize makes the call.
+func (ds *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) (*sdkecs.ResizeDiskResponse, error) {
+	reply, err := ds.sendResize(ctx, d.ID, size, d.State == disk.Attached)
+	if transport.CodeOf(err) == "InvalidInstanceStatus.NotRunning" { // a guest that starts sees the size
+		if err := ds.checkNoneRuns(ctx, d.ID, err); err != nil {
+			return nil, ofDisk(d.ID, err)
+		}
+		reply, err = ds.sendResize(ctx, d.ID, size, false)
+	}
+	return reply, ofDisk(d.ID, err)
+}
+
+// checkNoneRuns returns nil if all instances that have a disk are stopped: a guest that runs doesn't see what is resized offline, and nothing
+// would mend that before it starts again.
+func (ds *disks) checkNoneRuns(ctx context.Context, id disk.ID, refusal error) error {
+	now, err := ds.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	states, err := instanceStates(ctx, ds.session, now.Attachments)
+	if err != nil {
+		return err
+	}
+	var stopped, others []string
+	for _, a := range now.Attachments {
+		switch state := states[a.Instance]; state {
+		case "Stopped":
+			stopped = append(stopped, string(a.Instance))
+		case "":
+			others = append(others, fmt.Sprintf("%s is not shown to these credentials", a.Instance))
+		default:
+			others = append(others, fmt.Sprintf("%s is %s", a.Instance, state))
+		}
+	}
+	switch {
+	case len(others) == 0:
+		return nil
+	case len(stopped) == 0: // none of them is, any more or yet
+		var said *disk.Error
+		if errors.As(refusal, &said) {
+			return &disk.Error{Op: said.Op, Disk: id, Kind: disk.Pending, RequestID: said.RequestID, Err: said.Err}
+		}
+		return refusal
+	}
+	return &disk.Error{Op: transport.ResizeDisk.Name, Disk: id, Kind: disk.Blocked, Err: fmt.Errorf(
+		"instance %s, and %s is Stopped: ECS resizes a disk for all of its instances only while all run or none does; start or detach those that don't run",
+		strings.Join(others, ", instance "), strings.Join(stopped, ", "))}
+}
+
+func (ds *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) (*sdkecs.ResizeDiskResponse, error) {
 	defer ds.recent.Changed(id)
-	_, err := transport.ResizeDisk.Send(ctx, ds.session, func(r *sdkecs.ResizeDiskRequest) {
+	return transport.ResizeDisk.Send(ctx, ds.session, func(r *sdkecs.ResizeDiskRequest) {
 		r.DiskId = string(id)
 		r.NewSize = integer(int64(size))
 		r.Type = "offline"
@@ -58,5 +124,4 @@ func (ds *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, onli
 			r.Type = "online"
 		}
 	})
-	return err
 }

@@ -3,6 +3,7 @@ package ecs
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,8 +43,8 @@ func TestADiskGrowsWhereItIs(t *testing.T) {
 					t.Errorf("resized to %d, %d in truth: %v", d.Size, sim.Disks()[0].Size, err)
 				}
 				all := sim.Calls()
-				if last := all[len(all)-1]; last.Action != "ResizeDisk" || last.Params["Type"] != test.resizing {
-					t.Errorf("the last call was %s %s", last.Action, last.Params["Type"])
+				if last := all[len(all)-2]; last.Action != "ResizeDisk" || last.Params["Type"] != test.resizing || all[len(all)-1].Action != "DescribeDisks" {
+					t.Errorf("the last call but one was %s %s, and then %s", last.Action, last.Params["Type"], all[len(all)-1].Action)
 				}
 			})
 		})
@@ -135,6 +136,72 @@ func TestAResizeWaitsForAnInstanceThatStarts(t *testing.T) {
 		}
 		if seen, err := sim.Devices(nodeA); err != nil || len(seen) != 1 || seen[0].Size != 30 {
 			t.Errorf("the guest sees %v, want 30 GiB; error %v", seen, err)
+		}
+	})
+}
+
+// TestASizeThatECSDoesNotShowIsNoSuccess: ECS may accept an order that is never carried out.
+func TestASizeThatECSDoesNotShowIsNoSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := madeDisk(t, c, "vol-1")
+		if err := sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultIgnored, Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := grow(inTime(t, time.Minute), c, id, 30)
+		if e := wantKind(t, err, disk.Pending); e.Disk != id || !strings.Contains(e.Error(), "still shows 20 GiB") || !strings.Contains(e.Error(), "order ") {
+			t.Errorf("error %q doesn't say what ECS has accepted and shows", e)
+		}
+		if d, err := grow(t.Context(), c, id, 30); err != nil || d.Size != 30 {
+			t.Errorf("the same call again: %d GiB, %v", d.Size, err)
+		}
+	})
+}
+
+// TestASharedDiskGrowsForAllInstancesOrNone: a guest that runs doesn't see what is resized offline.
+func TestASharedDiskGrowsForAllInstancesOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		spec, try, token := wanted("vol-1")
+		spec.MultiAttach = true
+		made, err := c.Create(t.Context(), spec, try, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Await(t.Context(), made.ID, isAvailable); err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range []disk.InstanceID{nodeA, nodeB} {
+			if _, err := attach(t.Context(), c, node, made.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set := func(id disk.InstanceID, status string) {
+			t.Helper()
+			if err := sim.SetInstance(string(id), ecssim.InstanceChange{Status: &status}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(nodeB, "Stopped")
+		_, err = grow(t.Context(), c, made.ID, 30)
+		if e := wantKind(t, err, disk.Blocked); !strings.Contains(e.Error(), nodeB+" is Stopped") || !strings.Contains(e.Error(), nodeA+" is Running") {
+			t.Errorf("error %q doesn't name the instances", e)
+		}
+		if size := sim.Disks()[0].Size; size != 20 {
+			t.Errorf("the disk has %d GiB, and %s doesn't see it", size, nodeA)
+		}
+		set(nodeB, "Running")
+		if _, err := grow(t.Context(), c, made.ID, 30); err != nil {
+			t.Fatal(err)
+		}
+		set(nodeA, "Stopped")
+		set(nodeB, "Stopped")
+		if _, err := grow(t.Context(), c, made.ID, 40); err != nil {
+			t.Fatal(err)
+		}
+		set(nodeA, "Running")
+		if seen, err := sim.Devices(nodeA); err != nil || len(seen) != 1 || seen[0].Size != 40 {
+			t.Errorf("the guest sees %v, want 40 GiB; error %v", seen, err)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
@@ -20,8 +21,10 @@ import (
 
 // snapshots makes, finds and deletes snapshots.
 type snapshots struct {
-	session *transport.Session
-	reads   *batch.Reader[disk.SnapshotID, disk.Snapshot]
+	session    *transport.Session
+	countEmpty func(action string)
+	known      knownSnapshots
+	reads      *batch.Reader[disk.SnapshotID, disk.Snapshot]
 }
 
 // CreateSnapshot asks for a snapshot under a client token and returns its ID.
@@ -53,6 +56,7 @@ func (s *snapshots) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, 
 	if err != nil {
 		return "", ofDisk(spec.Source, err)
 	}
+	s.known.add(disk.SnapshotID(reply.SnapshotId))
 	return disk.SnapshotID(reply.SnapshotId), nil
 }
 
@@ -69,7 +73,8 @@ func (s *snapshots) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) erro
 		r.SnapshotId = string(id)
 		r.Force = requests.NewBoolean(true)
 	})
-	if disk.KindOf(err) == disk.NotFound {
+	if err == nil || disk.KindOf(err) == disk.NotFound {
+		s.known.remove(id)
 		return nil
 	}
 	return err
@@ -120,8 +125,9 @@ func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilte
 	var page []disk.Snapshot
 	for _, shown := range reply.Snapshots.Snapshot {
 		// An answer to some other question must not pass for this one.
-		if s := snapshotFromECS(shown); filter.Passes(s) {
-			page = append(page, s)
+		if shot := snapshotFromECS(shown); filter.Passes(shot) {
+			page = append(page, shot)
+			s.known.add(shot.ID)
 		}
 	}
 	return page, reply.NextToken, nil
@@ -150,6 +156,9 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 // to an account without the permission to see any, and knows this one or, with
 // disk.ErrUntold, doesn't allow the question.
 func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
+	if !snapshotForm.MatchString(string(id)) {
+		return nil // ECS gives out no such ID
+	}
 	shown, _, err := s.PageSnapshots(ctx, disk.SnapshotFilter{}, "", leastPage)
 	if err != nil || len(shown) > 0 {
 		return err
@@ -157,19 +166,67 @@ func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) e
 	err = untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})
 	switch {
 	case err == nil:
+		s.countEmpty(transport.DescribeSnapshots.Name)
 		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: errNoSnapshots}
 	case disk.KindOf(err) == disk.NotFound:
 		return nil
 	case disk.KindOf(err) == disk.Denied:
+		s.countEmpty(transport.DescribeSnapshots.Name)
 		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: fmt.Errorf("%w: %w", disk.ErrUntold, errNoSnapshots)}
 	}
 	return err
 }
 
+// CheckSnapshotSight returns nil if a list without snapshots may be true: ECS shows
+// some, or knows none of those that this process has seen last. Denied: as to
+// CheckSnapshotGone.
+func (s *snapshots) CheckSnapshotSight(ctx context.Context) error {
+	for _, id := range s.known.all() {
+		if err := s.CheckSnapshotGone(ctx, id); err != nil {
+			return err
+		}
+		s.known.remove(id)
+	}
+	return nil
+}
+
+// knownSnapshots are the last snapshots that ECS has shown or made, and that this
+// process has not deleted. It is safe for concurrent use.
+type knownSnapshots struct {
+	mu  sync.Mutex
+	ids []disk.SnapshotID
+}
+
+// knownKept is how many of them are asked for one by one.
+const knownKept = 3
+
+func (k *knownSnapshots) add(id disk.SnapshotID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.Contains(k.ids, id) {
+		return
+	}
+	if k.ids = append(k.ids, id); len(k.ids) > knownKept {
+		k.ids = slices.Delete(k.ids, 0, 1)
+	}
+}
+
+func (k *knownSnapshots) remove(id disk.SnapshotID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ids = slices.DeleteFunc(k.ids, func(known disk.SnapshotID) bool { return known == id })
+}
+
+func (k *knownSnapshots) all() []disk.SnapshotID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.ids)
+}
+
 // leastPage is the least that a page of snapshots may be asked to hold.
 const leastPage = 10
 
-var errNoSnapshots = errors.New("ECS shows these credentials no snapshot at all, in the whole region; " +
+var errNoSnapshots = errors.New("an empty answer: ECS shows these credentials no snapshot at all, in the whole region; " +
 	"is ecs:DescribeSnapshots allowed for all snapshots?")
 
 // snapshotPauses are those between the reads that wait for a snapshot; the last

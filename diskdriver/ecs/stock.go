@@ -2,6 +2,7 @@ package ecs
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -15,18 +16,25 @@ import (
 var soldOutStates = []string{"SoldOut", "WithoutStock", "ClosedWithoutStock"}
 
 // stock knows which disks there are to be had.
-type stock struct{ session *transport.Session }
+type stock struct {
+	session    *transport.Session
+	countEmpty func(action string)
+}
+
+var errNoOffer = errors.New("an empty answer: ECS names no disk of any zone, not even one that is sold out, which says nothing of its stock; " +
+	"is ecs:DescribeAvailableResource allowed?")
 
 // Offers reads which disks the zones of the region have to give just now, or
 // with regional which disks the region has that belong to no zone (ECS API,
-// DescribeAvailableResource).
+// DescribeAvailableResource). Unreachable: ECS names none at all, not even what is
+// sold out, which is no answer.
 func (s *stock) Offers(ctx context.Context, regional bool) (disk.Offers, error) {
-	reply, err := available(ctx, s.session, "", regional)
+	all, err := s.onSale(ctx, regional)
 	if err != nil {
 		return nil, err
 	}
 	offers := disk.Offers{}
-	for zone, resources := range onSale(reply, regional) {
+	for zone, resources := range all {
 		offers[zone] = make(map[disk.Category]disk.Range)
 		for _, r := range resources {
 			if !slices.Contains(soldOutStates, r.Status) && !slices.Contains(soldOutStates, r.StatusCategory) {
@@ -35,6 +43,27 @@ func (s *stock) Offers(ctx context.Context, regional bool) (disk.Offers, error) 
 		}
 	}
 	return offers, nil
+}
+
+// onSale reads the data disks of the zones, or of the region, sold out or not. A
+// region may have no regional disks, but then it has others.
+func (s *stock) onSale(ctx context.Context, regional bool) (map[disk.Zone][]sdkecs.SupportedResource, error) {
+	reply, err := available(ctx, s.session, "", regional)
+	if err != nil {
+		return nil, err
+	}
+	all := onSale(reply, regional)
+	for _, resources := range all {
+		if len(resources) > 0 {
+			return all, nil
+		}
+	}
+	if regional {
+		_, err := s.onSale(ctx, false)
+		return all, err
+	}
+	s.countEmpty(transport.DescribeAvailableResource.Name)
+	return nil, &disk.Error{Op: transport.DescribeAvailableResource.Name, Kind: disk.Unreachable, RequestID: reply.RequestId, Err: errNoOffer}
 }
 
 // available reads which data disks there are for the instances of a type, or

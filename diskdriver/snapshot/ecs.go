@@ -37,6 +37,10 @@ type Snapshots interface {
 	// disk.ErrUntold, doesn't say.
 	CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error
 
+	// CheckSnapshotSight returns nil if a list without snapshots may be true. Denied:
+	// it hides one that this process has seen, as CheckSnapshotGone says.
+	CheckSnapshotSight(ctx context.Context) error
+
 	// PageSnapshots returns one page of the same snapshots in an order of ECS's
 	// own, at most so many of 10 to 100, and the token of the next page, empty
 	// after the last. BadToken: the token is none of ECS's, or no longer.

@@ -17,7 +17,8 @@ import (
 // is that of ECS, and so are the pages, of which no more are read than asked for;
 // an answer may have fewer. A snapshot that is there throughout is listed once,
 // whatever comes and goes between two pages; in pages of fewer than ten it may be
-// listed twice or not then, which the CSI spec allows.
+// listed twice or not then, which the CSI spec allows. An empty list is answered
+// only if ECS doesn't hide snapshots, as far as that can be told.
 func (c *Controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if err := listing.CheckMost(req.GetMaxEntries()); err != nil {
 		return nil, err
@@ -37,6 +38,11 @@ func (c *Controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	if err != nil {
 		return nil, err
 	}
+	if len(shots) == 0 && from == (listPosition{}) && to == from {
+		if err := c.ecs.CheckSnapshotSight(ctx); err != nil {
+			return nil, err
+		}
+	}
 	response := &csi.ListSnapshotsResponse{NextToken: to.token()}
 	for _, shot := range shots {
 		response.Entries = append(response.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: c.config.snapshot(shot)})
@@ -49,8 +55,11 @@ func (c *Controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 func (c *Controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	shot, err := c.ecs.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
 	response := &csi.ListSnapshotsResponse{}
+	if disk.KindOf(err) == disk.NotFound {
+		return response, c.ecs.CheckSnapshotGone(ctx, disk.SnapshotID(req.GetSnapshotId()))
+	}
 	switch source := disk.ID(req.GetSourceVolumeId()); {
-	case disk.KindOf(err) == disk.NotFound || err == nil && source != "" && source != shot.Source:
+	case err == nil && source != "" && source != shot.Source:
 		return response, nil
 	case err != nil:
 		return nil, err

@@ -48,6 +48,9 @@ func (p *pages) PageSnapshots(_ context.Context, _ disk.SnapshotFilter, token st
 	return page, "", nil
 }
 
+// CheckSnapshotSight: it hides none.
+func (*pages) CheckSnapshotSight(context.Context) error { return nil }
+
 func (p *pages) remove(n int) {
 	p.numbers = slices.DeleteFunc(p.numbers, func(other int) bool { return other == n })
 }

@@ -85,10 +85,34 @@ func (c *creator) create(ctx context.Context, req *csi.CreateVolumeRequest) (*cs
 	if err != nil {
 		return nil, err
 	}
+	if made, err = c.finished(ctx, req.GetName(), made); err != nil {
+		return nil, err
+	}
 	c.creations.Update(req.GetName(), time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
 	response := c.answer(o, made)
 	response.Volume.ContentSource = req.GetVolumeContentSource()
 	return response, nil
+}
+
+// finished returns a disk when ECS has finished making it: until then it may
+// fail, and ECS takes such a disk away. ECS alone says that it is gone, and then
+// the next call makes another.
+func (c *creator) finished(ctx context.Context, name string, d disk.Disk) (disk.Disk, error) {
+	if d.State != disk.Creating {
+		return d, nil
+	}
+	made, err := c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	if disk.KindOf(err) != disk.NotFound {
+		return made, err
+	}
+	switch asked := c.ecs.Untag(ctx, d.ID, []string{disk.NeverSetTag}); {
+	case disk.KindOf(asked) == disk.NotFound:
+		c.creations.Update(name, time.Now(), func(r *creation.Record) { r.Gone() })
+		return made, disk.Errorf(disk.Pending, "ECS began to make disk %s and gave it up; the next call makes another", d.ID)
+	case asked != nil:
+		return made, disk.Errorf(disk.Pending, "ECS is making disk %s and doesn't show it, and whether it is gone can't be told: %w", d.ID, asked)
+	}
+	return made, disk.Errorf(disk.Pending, "ECS is making disk %s, and reads don't show it", d.ID)
 }
 
 // conclude returns the error of a create as it may be told. One whose code is

@@ -16,6 +16,7 @@ const mostMoves = 2
 
 var (
 	errBusy   = errors.New("ECS is busy with the disk, and shows no move that could be waited for")
+	errMoving = errors.New("ECS has moved the disk for others, and this change is not made yet")
 	errUnseen = errors.New("the change is made, and ECS doesn't show it yet")
 )
 
@@ -49,10 +50,10 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 			return nil, err
 		}
 		if !busy {
-			break
+			return m.changed(ctx, id, change)
 		}
 	}
-	return m.changed(ctx, id, change)
+	return nil, &disk.Error{Disk: id, Kind: disk.Pending, Err: errMoving}
 }
 
 // modifier takes the steps of a change of one disk.
@@ -93,7 +94,7 @@ func (m modifier) steps(ctx context.Context, id disk.ID, change disk.Change) (di
 	return steps, d.State == disk.Modifying, err
 }
 
-// take does what is left to do. busy: another move was under way, is over now,
+// take does what is left to do, the tags last: a change that ECS refuses leaves them as they were. busy: another move was under way, is over now,
 // and nothing was done; what is left has to be found out anew.
 func (m modifier) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
 	if !steps.Move.None() {
@@ -104,12 +105,6 @@ func (m modifier) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy 
 		if err != nil {
 			return false, err
 		}
-	}
-	if err := m.ecs.Untag(ctx, id, steps.Untag); err != nil {
-		return false, err
-	}
-	if err := m.ecs.Tag(ctx, id, steps.Tag); err != nil {
-		return false, err
 	}
 	if steps.StopBurst {
 		if err := m.ecs.Burst(ctx, id, false); err != nil {
@@ -122,9 +117,14 @@ func (m modifier) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy 
 		}
 	}
 	if steps.StartBurst {
-		return false, m.ecs.Burst(ctx, id, true)
+		if err := m.ecs.Burst(ctx, id, true); err != nil {
+			return false, err
+		}
 	}
-	return false, nil
+	if err := m.ecs.Untag(ctx, id, steps.Untag); err != nil {
+		return false, err
+	}
+	return false, m.ecs.Tag(ctx, id, steps.Tag)
 }
 
 // move moves a disk and waits until that is over.
