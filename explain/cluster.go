@@ -27,6 +27,7 @@ const (
 	kindCSINode    = "CSINode"
 	kindClass      = "StorageClass"
 	kindCapacity   = "CSIStorageCapacity"
+	kindCSIDriver  = "CSIDriver"
 	kindAttachment = "VolumeAttachment"
 	kindSnapshot   = "VolumeSnapshot"
 	kindEvent      = "Event"
@@ -322,7 +323,7 @@ func kubectl(words ...string) shell.Command {
 
 var resources = map[string]string{
 	kindPod: "pod", kindClaim: "pvc", kindVolume: "persistentvolume", kindNode: "node", kindCSINode: "csinode", kindClass: "storageclass",
-	kindAttachment: "volumeattachment", kindSnapshot: "volumesnapshot",
+	kindAttachment: "volumeattachment", kindCSIDriver: "csidriver", kindSnapshot: "volumesnapshot",
 }
 
 // storage is one claim of a Pod, with what it needs.

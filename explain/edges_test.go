@@ -32,6 +32,16 @@ func subject(kind, namespace, name string) func(f *Facts) {
 	return func(f *Facts) { f.Subject = Ref{Kind: kind, Namespace: namespace, Name: name} }
 }
 
+// capacityUnknownSince says by an event of a time ago that the driver doesn't say how much there is.
+func capacityUnknownSince(ago time.Duration) func(f *Facts) {
+	return func(f *Facts) {
+		f.Events = append(f.Events, corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "unknown"}, Reason: reasonCapacityUnknown,
+			InvolvedObject: corev1.ObjectReference{Kind: kindCSIDriver, Name: f.Driver}, LastTimestamp: metav1.NewTime(f.At.Add(-ago)),
+			Message: "How much storage there is is not known, and the CSIStorageCapacity objects stay as they are: GetCapacity of class disks in map[]: " +
+				"rpc error: code = Unavailable desc = DescribeAvailableResource: an empty answer; is ecs:DescribeAvailableResource allowed?"})
+	}
+}
+
 // both makes one change of several.
 func both(changes ...func(f *Facts)) func(f *Facts) {
 	return func(f *Facts) {
@@ -160,6 +170,9 @@ var edges = []edge{
 	}), BeingScheduled, "", nil, nil},
 	{"sold out by the event alone", "zone-sold-out", func(f *Facts) { f.Capacities, f.CSIDriver.Spec.StorageCapacity = nil, nil }, ZoneSoldOut, "",
 		[]string{"cn-hangzhou-h"}, []string{"Event message"}},
+	{"sold out, and how much there is is not known", "zone-sold-out", capacityUnknownSince(time.Minute), ZoneSoldOut, "",
+		[]string{"Whether that is still so is not known", "is ecs:DescribeAvailableResource allowed?"}, []string{"Event message", "StorageClass parameters.type"}},
+	{"sold out, and how much there is was not known", "zone-sold-out", capacityUnknownSince(time.Hour), ZoneSoldOut, "", nil, []string{"StorageClass parameters.type"}},
 	{"sold out long ago", "zone-sold-out", func(f *Facts) {
 		f.Capacities, f.CSIDriver.Spec.StorageCapacity = nil, nil
 		f.Events[0].LastTimestamp.Time = f.At.Add(-time.Hour)

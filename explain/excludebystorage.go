@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/topodisk/topodisk/explain/fit"
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -87,6 +88,22 @@ func quantityText(q *resource.Quantity) string {
 		return ""
 	}
 	return q.String()
+}
+
+// capacityUnknown adds to a verdict by what there is to be had that disk-provisioner has just not been told how much that is.
+func capacityUnknown(c *cluster, v *Verdict) {
+	driver := Ref{Kind: kindCSIDriver, Name: c.Driver}
+	event := c.latest(driver, reasonCapacityUnknown)
+	if event == nil || c.At.Sub(timeOf(event)) > soldOutFor {
+		return
+	}
+	v.Message += " Whether that is still so is not known: " + sentence(event.Message)
+	v.Evidence = append(v.Evidence, eventSeen(event))
+	v.Next = append([]shell.Command{describe(driver)}, v.Next...)
+	v.Actor, v.Retried = ClusterAdmin, "disk-provisioner, which asks again within a minute"
+	if e := readError(event.Message); e.cause(creating) == PermissionDenied {
+		v.Actor = CloudAdmin
+	}
 }
 
 func typeEvidence(class *storagev1.StorageClass) []Evidence {

@@ -23,6 +23,7 @@ const (
 	reasonResizeFailed       = "VolumeResizeFailed"
 	reasonModifyFailed       = "VolumeModifyFailed"
 	reasonFailedMount        = "FailedMount"
+	reasonCapacityUnknown    = "CapacityUnknown"
 	reasonFailedMapVolume    = "FailedMapVolume"
 )
 

@@ -122,8 +122,6 @@ func namedMutants(t *testing.T, want verdicts.Case, before Verdict) []mutant {
 	return all
 }
 
-const kindCSIDriver = "CSIDriver"
-
 func unreadMutant(f *Facts, want verdicts.Case, before Verdict, kind string) mutant {
 	for _, object := range objectsOf(f) {
 		if object.Kind == kind && object != f.Subject {

@@ -283,6 +283,7 @@ func judgeProvisioningError(c *cluster, claim *corev1.PersistentVolumeClaim, cla
 		}
 		verdict.Message = fmt.Sprintf("%s has no disk of class %s to give: %s%s",
 			cmp.Or(strings.Join(e.soldOut(), " and "), "No zone that is allowed"), class.Name, sentence(e.Text), soldOutAdvice(pod))
+		capacityUnknown(c, &verdict)
 	case SnapshotNotReady:
 		return Verdict{}, false // of an earlier try: the snapshot has been judged
 	case DriverFailed:

@@ -196,6 +196,7 @@ func noNodeLeft(c *cluster, x *feasibility, set []*reason) Verdict {
 	case ZoneSoldOut:
 		v.Retried, v.Next = capacityRetries, []shell.Command{otherClasses()}
 		v.Message += soldOutAdvice(x.pod)
+		capacityUnknown(c, &v)
 	case AttachLimitReached:
 		v.Actor, v.Retried, v.Next = ClusterAdmin, "scheduler, when a volume is detached or a node is added", []shell.Command{kubectl("get", "csinodes")}
 	case DriverNotOnNode, DriverNotReadyOnNode:

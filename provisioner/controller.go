@@ -139,6 +139,7 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 			settings, err := config.ClassSettings(class)
 			return settings.Parameters, err
 		},
+		Unknown: c.p.capacityUnknown,
 	}, client, c.p.driver, c.handlers.index, c.p.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.p.now)
 	classChanged := func(class *storagev1.StorageClass) { c.capacity.Enqueue(class.Name) }
 	changed := func(object *storagev1.CSIStorageCapacity) { c.capacity.Enqueue(object.StorageClassName) }

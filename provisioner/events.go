@@ -2,10 +2,12 @@ package provisioner
 
 import (
 	"context"
+	"regexp"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +30,7 @@ const (
 	reasonJournalChanged = "JournalChanged"
 	reasonVolumeKept     = "VolumeKept"
 	reasonRecovery       = "RecoveryFailed"
+	reasonCapacity       = "CapacityUnknown"
 )
 
 const (
@@ -99,4 +102,14 @@ func (a *aggregatedEvents) PatchWithEventNamespace(event *v1.Event, data []byte)
 // describe shows those with its UID.
 func PodReference(namespace, name, uid string) *v1.ObjectReference {
 	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)}
+}
+
+// requestIDs differ in texts that say the same.
+var requestIDs = regexp.MustCompile(` \(request ID [\w-]+\)`)
+
+// capacityUnknown says on the CSIDriver that the driver doesn't say how much there is.
+func (p *Provisioner) capacityUnknown(err error) {
+	driver := &v1.ObjectReference{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "CSIDriver", Name: p.config.DriverName}
+	p.events.Eventf(driver, v1.EventTypeWarning, reasonCapacity,
+		"How much storage there is is not known, and the CSIStorageCapacity objects stay as they are: %s", requestIDs.ReplaceAllString(err.Error(), ""))
 }

@@ -37,7 +37,7 @@ func (r *reader) nearest(x, y involved) int {
 		if o.kind == r.subject.Kind && o.namespace == r.subject.Namespace && o.name == r.subject.Name {
 			return -1
 		}
-		return slices.Index([]string{Claim, Volume, snapshot, VolumeAttachment, Node, Pod}, o.kind)
+		return slices.Index([]string{Claim, Volume, snapshot, VolumeAttachment, Node, Pod, csiDriver}, o.kind)
 	}
 	return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.namespace, y.namespace), cmp.Compare(x.name, y.name))
 }

@@ -43,7 +43,9 @@ func (r *reader) readNamedCSINode(ctx context.Context, name string) {
 }
 
 func (r *reader) readCSIDriver(ctx context.Context) {
-	readNamed(ctx, r, csiDriver, "", r.driver, &r.csiDrivers, r.Kube.StorageV1().CSIDrivers().Get)
+	if driver := readNamed(ctx, r, csiDriver, "", r.driver, &r.csiDrivers, r.Kube.StorageV1().CSIDrivers().Get); driver != nil {
+		r.involve(csiDriver, driver)
+	}
 }
 
 // readNodes reads all Nodes and CSINodes.

@@ -44,7 +44,14 @@ type Config struct {
 	// Parameters returns the parameters of a class for the driver. An error says that no
 	// volume can be made of the class.
 	Parameters func(*storagev1.StorageClass) (map[string]string, error)
+
+	// Unknown is told of what the driver answered, once it has not said for UnknownAfter how much there is, and then at
+	// most once in that time; nil for nobody. The objects stay as they are.
+	Unknown func(error)
 }
+
+// UnknownAfter is how long it takes before somebody is told that the capacities are not known.
+const UnknownAfter = time.Minute
 
 // Driver is what is asked of the CSI driver.
 type Driver interface {
@@ -75,6 +82,8 @@ type Controller struct {
 	queue    workqueue.TypedRateLimitingInterface[string] // names of classes, and csiDriver
 
 	enabled atomic.Bool // storageCapacity of the CSIDriver was set
+
+	unknown unknown
 }
 
 // NewInformer returns an informer of the CSIStorageCapacity objects that a Controller

@@ -359,6 +359,39 @@ func TestAnUnavailableDriverChangesNothing(t *testing.T) {
 	}
 }
 
+// What the driver doesn't say is told once it lasts, once a minute for all classes, and not as long as a single answer is missing.
+func TestWhoeverAsksIsToldOfCapacitiesThatAreNotKnown(t *testing.T) {
+	other := provisionertest.Class(nil)
+	other.Name = "other"
+	b := newBench(t, provisionertest.Class(nil), other)
+	var told []error
+	b.config.Unknown = func(err error) { told = append(told, err) }
+	b.tellsCapacity(map[string]int64{"zone-a": 64 << 40, "zone-b": 0})
+	b.settle()
+	b.scripted.capacity, b.scripted.code = nil, codes.PermissionDenied
+	for _, step := range []struct {
+		after time.Duration
+		told  int
+	}{{0, 0}, {30 * time.Second, 0}, {30 * time.Second, 1}, {30 * time.Second, 1}, {30 * time.Second, 2}} {
+		b.clock = b.clock.Add(step.after)
+		b.settle()
+		if len(told) != step.told {
+			t.Fatalf("told %d times after %v more, want %d: %v", len(told), step.after, step.told, told)
+		}
+		b.checkReads(4, map[string]int64{"zone-a": 64 << 40, "zone-b": 0, nowhere: 64 << 40})
+	}
+	if status.Code(errors.Unwrap(told[0])) != codes.PermissionDenied {
+		t.Errorf("told was %v", told[0])
+	}
+	b.scripted.capacity = map[string]int64{"zone-a": 64 << 40, "zone-b": 64 << 40}
+	b.settle()
+	b.scripted.capacity = nil
+	b.settle()
+	if len(told) != 2 {
+		t.Errorf("a single answer that is missing was told of: %v", told[2:])
+	}
+}
+
 // A class that the driver can't read must not look sold out: the claim's event says what is wrong with it.
 func TestAnInvalidClassIsNotSoldOut(t *testing.T) {
 	for name, class := range map[string]*storagev1.StorageClass{

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/topology"
@@ -375,4 +376,35 @@ func TestAutoscalerIsNotToldThatAnEmptyZoneIsFull(t *testing.T) {
 			t.Errorf("%s: %q, though its zone being sold out is %t", name, why, soldOut)
 		}
 	}
+}
+
+// TestAnEmptyAnswerSellsNothingOut: ECS names no disk of any zone, as to an account that lacks the permission.
+func TestAnEmptyAnswerSellsNothingOut(t *testing.T) {
+	s := newScene(t)
+	class := s.Class(waits, essdThenAuto)
+	s.awaitObjects(1, class)
+	before, err := s.objects(s.Context(), class)
+	s.Must(err)
+	s.Cleanup(func() { s.restartController() })
+	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeAvailableResource", Do: ecssim.FaultNothing}))
+	s.restartDriver() // which has kept no answer
+	s.restartProvisioner("--capacity-poll-interval=1s")
+	s.WaitFor("the CSIDriver has an event", settled, func(ctx context.Context) (bool, error) {
+		events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CSIDriver,reason=CapacityUnknown"})
+		if err != nil || len(events.Items) == 0 {
+			return false, err
+		}
+		if said := events.Items[0].Message; len(events.Items) != 1 || !strings.Contains(said, "is ecs:DescribeAvailableResource allowed?") {
+			t.Errorf("%d events, the first of which says %q", len(events.Items), said)
+		}
+		return true, nil
+	})
+	after, err := s.objects(s.Context(), class)
+	s.Must(err)
+	if len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion {
+		t.Errorf("the objects were %v and are %v", before, after)
+	}
+	s.podWithClaim("meanwhile", class, "20Gi")
+	_, d := s.bound("meanwhile", late)
+	s.running("meanwhile", d)
 }
