@@ -18,14 +18,18 @@ import (
 // no limit.
 var ErrNotSent = errors.New("not sent")
 
+// ErrTooManyAtOnce is in the error of a call that ECS refused for the calls that
+// were under way with it, and not for those of a window.
+var ErrTooManyAtOnce = errors.New("too many calls at once")
+
 // Limiter admits the calls of one action, in the order in which they came and
 // only when ECS is likely to accept them: windows says when that is. After a
 // refusal all calls wait while one at a time probes. Limiters in other processes
 // that use the same account need not know of each other. It is safe for
 // concurrent use.
 type Limiter struct {
-	action      string
-	observeWait func(time.Duration)
+	action string
+	waits  Waits
 
 	mu       sync.Mutex
 	arrivals int
@@ -48,10 +52,17 @@ type permit struct {
 	stamp stamp
 }
 
+// Waits is told of each call that is delayed by throttling: when it begins to
+// wait, and how long it has waited.
+type Waits struct {
+	Begun func()
+	Ended func(time.Duration)
+}
+
 // New returns a Limiter of the calls of one action, with at most concurrency
-// in flight. observeWait is told how long each call was delayed by throttling.
-func New(action string, concurrency int, observeWait func(time.Duration)) *Limiter {
-	return &Limiter{action: action, observeWait: observeWait, windows: windows{concurrency: concurrency}}
+// in flight.
+func New(action string, concurrency int, waits Waits) *Limiter {
+	return &Limiter{action: action, waits: waits, windows: windows{concurrency: concurrency}}
 }
 
 // Do makes a call when ECS is likely to accept it, again and again as long as
@@ -103,6 +114,7 @@ type verdict int
 const (
 	accepted verdict = iota
 	refused
+	crowded  // refused for the calls beside it
 	noAnswer // nothing can be said of the window
 	notSent
 )
@@ -116,6 +128,9 @@ func verdictOn(err error) verdict {
 	}
 	switch disk.KindOf(err) {
 	case disk.Throttled:
+		if errors.Is(err, ErrTooManyAtOnce) {
+			return crowded
+		}
 		return refused
 	case disk.Unreachable, disk.UnknownOutcome, disk.Unauthenticated:
 		return noAnswer
@@ -163,7 +178,8 @@ func (l *Limiter) acquire(ctx context.Context, arrival int) (permit, error) {
 	l.queue = slices.Insert(l.queue, at, w)
 	l.grant()
 	if began := time.Now(); l.windows.delays(began) {
-		defer func() { l.observeWait(time.Since(began)) }()
+		l.waits.Begun()
+		defer func() { l.waits.Ended(time.Since(began)) }()
 	}
 	l.mu.Unlock()
 
@@ -197,6 +213,7 @@ func (l *Limiter) release(p permit, v verdict) {
 
 // learn takes in what became of a call, and grants the permits that follow.
 func (l *Limiter) learn(p permit, v verdict) {
+	inFlight := l.inFlight
 	if p.epoch == l.epoch {
 		l.inFlight--
 	}
@@ -206,6 +223,8 @@ func (l *Limiter) learn(p permit, v verdict) {
 		l.windows.accept(p.stamp)
 	case refused:
 		l.windows.refuse(p.stamp, time.Now())
+	case crowded:
+		l.windows.refuseCrowd(p.stamp, time.Now(), inFlight)
 	case notSent:
 		l.windows.unsend(p.stamp)
 	}

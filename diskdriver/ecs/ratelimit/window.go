@@ -51,6 +51,16 @@ const (
 	leastCredit = 0.2
 	maxCredit   = 2
 
+	// strayPause is how long calls wait after a refusal that may be a stray one, and
+	// strayApart is how long after one another refusal is taken for one again: what
+	// is refused more often has a limit.
+	strayPause = 200 * time.Millisecond
+	strayApart = 10 * time.Second
+
+	// acceptedPerMore is how many calls must be accepted at least before more are tried at once than ECS is known to take, and
+	// which part more that is.
+	acceptedPerMore = 8
+
 	// windowed is for how long an action is refused if it has windows. What is
 	// accepted again sooner, and not at the start of a minute, trickles in.
 	windowed = 5 * time.Second
@@ -75,6 +85,8 @@ const (
 // doubles with each window that refuses nothing: ECS may have refused calls by chance.
 type windows struct {
 	concurrency int // calls in flight at most
+	atOnce      int // and how many ECS takes at once, as far as is known; zero for any number
+	sinceThen   int // accepted calls since that was changed last
 
 	seq      int       // grows with each window
 	opens    time.Time // when the present one opened; zero before the first call
@@ -98,6 +110,15 @@ type windows struct {
 	last      time.Time // when the last call that it refused was sent
 	refusals  int       // probes in a row, since the window was due
 	notBefore time.Time
+
+	before  *unlearned // what the refusal is forgotten to if the first probe is accepted; nil if it isn't
+	strayed time.Time  // when a refusal was taken for a stray one last
+}
+
+// unlearned is what was known before a refusal.
+type unlearned struct {
+	share, peak int
+	credit      float64
 }
 
 // minuteOf is when the minute of a time began. Unlike what Truncate returns it is compared by the monotonic clock, so that a wall clock
@@ -127,6 +148,9 @@ func (w *windows) room(now time.Time, inFlight int) (ok bool, at time.Time) {
 		return false, w.late
 	}
 	if width := w.width(); width > 0 {
+		if w.atOnce > 0 {
+			width = min(width, w.atOnce)
+		}
 		return inFlight < width, time.Time{}
 	}
 	w.closeUnrefused(now)
@@ -243,7 +267,10 @@ func (w *windows) unsend(s stamp) {
 // accept learns from a call that ECS took.
 func (w *windows) accept(s stamp) {
 	w.earn(1. / acceptedPerRefusal)
+	w.allowMore()
 	switch {
+	case s.probe && w.closed && w.before != nil:
+		w.resume()
 	case s.probe && w.closed:
 		w.open(s.at)
 	case s.seq != w.seq:
@@ -258,8 +285,77 @@ func (w *windows) accept(s stamp) {
 	}
 }
 
+// isStray says whether a refusal may have nothing to do with a window that is used
+// up: the client was not near its share, as far as it has one, and ECS has refused
+// nothing for a while.
+func (w *windows) isStray(now time.Time) bool {
+	return (w.share == 0 || w.accepted < w.share*3/4) && now.Sub(w.strayed) >= strayApart
+}
+
+// pause holds calls back for a moment, after which one probes. Accepted, it shows
+// that no window is used up.
+func (w *windows) pause(s stamp, now time.Time) {
+	if w.before == nil {
+		w.before = &unlearned{w.share, w.peak, w.credit}
+		w.strayed = now
+	}
+	if s.at.After(w.last) {
+		w.last = s.at
+	}
+	w.closed, w.refused, w.since = true, true, s.at
+	w.notBefore = now.Add(min(strayPause<<min(w.refusals, 10), lastBackoff) + rand.N(strayPause/2))
+	w.refusals++
+}
+
+// resume goes on as before a refusal.
+func (w *windows) resume() {
+	w.share, w.peak, w.credit = w.before.share, w.before.peak, w.before.credit
+	w.before, w.closed, w.refused, w.refusals = nil, false, false, 0
+	w.sent++
+	w.accepted++
+}
+
+// refuseCrowd learns from a call that ECS did not take for the calls beside it,
+// of which so many were in flight: a quarter fewer may be there now.
+func (w *windows) refuseCrowd(s stamp, now time.Time, inFlight int) {
+	if s.seq != w.seq && !s.probe || w.closed && !s.probe {
+		return // one of a crowd that was refused together
+	}
+	if w.closed && w.before == nil {
+		w.refuse(s, now)
+		return
+	}
+	w.atOnce, w.sinceThen = max(1, inFlight*3/4), 0
+	w.pause(s, now)
+}
+
+// allowMore lets more calls be in flight once many were accepted.
+func (w *windows) allowMore() {
+	if w.atOnce == 0 {
+		return
+	}
+	if w.sinceThen++; w.sinceThen < max(acceptedPerMore, w.atOnce) {
+		return
+	}
+	if w.atOnce, w.sinceThen = w.atOnce+max(1, w.atOnce/acceptedPerMore), 0; w.atOnce >= w.concurrency {
+		w.atOnce = 0
+	}
+}
+
 // refuse learns from a call that ECS did not take. now is when that is known.
 func (w *windows) refuse(s stamp, now time.Time) {
+	if !w.closed && s.seq == w.seq && w.isStray(now) {
+		w.pause(s, now)
+		w.share = max(leastShare, w.accepted)
+		return
+	}
+	if w.closed && w.before != nil && s.probe { // it was no stray one
+		w.before = nil
+		if w.sure {
+			w.credit = max(-maxCredit, w.credit-1)
+			w.peak = w.peak * 7 / 8
+		}
+	}
 	if w.sure {
 		w.credit = max(-maxCredit, w.credit-1)
 	}

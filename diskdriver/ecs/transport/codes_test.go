@@ -301,7 +301,7 @@ func TestNothingElseIsRetried(t *testing.T) {
 		if a.want == disk.Throttled {
 			continue
 		}
-		l := ratelimit.New(a.action.Name, callsInFlight, func(time.Duration) {})
+		l := ratelimit.New(a.action.Name, callsInFlight, ratelimit.Waits{Begun: func() {}, Ended: func(time.Duration) {}})
 		tries := 0
 		err := l.Do(t.Context(), func() error {
 			tries++

@@ -11,6 +11,7 @@ import (
 	sdkerrors "github.com/aliyun/alibaba-cloud-sdk-go/sdk/errors"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
 // soldOut are the messages by which ECS says that a zone is out of stock under
@@ -140,8 +141,11 @@ func (e *refusedError) Error() string { return e.text }
 // Code is ECS's own code.
 func (e *refusedError) Code() string { return e.code }
 
-// Is says whether ECS refused a snapshot for there is nothing in the disk.
+// Is says whether ECS refused a call for the calls beside it, or a snapshot for there is nothing in the disk.
 func (e *refusedError) Is(target error) bool {
+	if target == ratelimit.ErrTooManyAtOnce {
+		return strings.HasSuffix(e.code, ".ConcurrentLimitExceeded")
+	}
 	return target == disk.ErrBlank && (e.code == "IncorrectDiskStatus.NeverAttached" || e.code == "IncorrectDiskStatus.NeverUsed")
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
 // metrics count the calls. Actions and Kinds are closed sets, and so are the
@@ -16,6 +17,7 @@ type metrics struct {
 	requests     *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
 	throttleWait *prometheus.HistogramVec
+	throttled    *prometheus.GaugeVec
 	begun        sync.Map // the actions that have been called
 }
 
@@ -39,11 +41,15 @@ func newMetrics() *metrics {
 			Help:    "Time that calls were delayed because ECS throttles their action.",
 			Buckets: []float64{.1, 1, 5, 15, 30, 60, 120},
 		}, []string{"action"}),
+		throttled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "topodisk_ecs_throttled_calls",
+			Help: "Calls that wait just now because ECS throttles their action.",
+		}, []string{"action"}),
 	}
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.duration, m.throttleWait}
+	return []prometheus.Collector{m.requests, m.duration, m.throttleWait, m.throttled}
 }
 
 func (m *metrics) observe(action string, err error, took time.Duration) {
@@ -58,8 +64,14 @@ func (m *metrics) observe(action string, err error, took time.Duration) {
 
 // throttleWaits returns what observes the waits of one action. Its series begin
 // with the first one: most actions are never throttled.
-func (m *metrics) throttleWaits(action string) func(time.Duration) {
-	return func(waited time.Duration) { m.throttleWait.WithLabelValues(action).Observe(waited.Seconds()) }
+func (m *metrics) throttleWaits(action string) ratelimit.Waits {
+	return ratelimit.Waits{
+		Begun: func() { m.throttled.WithLabelValues(action).Inc() },
+		Ended: func(waited time.Duration) {
+			m.throttled.WithLabelValues(action).Dec()
+			m.throttleWait.WithLabelValues(action).Observe(waited.Seconds())
+		},
+	}
 }
 
 // resultOf returns ok, or the Kind of an error as a label's value.
