@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/escape"
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/internal/unused"
 )
@@ -95,6 +96,10 @@ const (
 	underWay = "may be in progress: the same call again until its result is known"
 )
 
+// longestMessage is the most bytes of a message: what ECS says of many zones, and what tenants write, may be long, and gRPC
+// refuses headers of 8 KiB and more by default.
+const longestMessage = 4096
+
 // translate turns the error of a handler into a gRPC status. It is the only
 // place that does.
 func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -105,7 +110,7 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 	if _, done := status.FromError(err); done {
 		return nil, err // gRPC's own: a method that is not implemented
 	}
-	answer := status.New(codeOf(ctx, err), err.Error())
+	answer := status.New(codeOf(ctx, err), escape.Line(err.Error(), longestMessage))
 	if detailed, err := answer.WithDetails(about(err)); err == nil {
 		answer = detailed
 	}

@@ -15,6 +15,18 @@ import (
 // Text returns a text as one line.
 func Text(text string) string { return escaped(text, "") }
 
+// Line is Text, of which no more than so many bytes are left, and then "...".
+func Line(text string, most int) string {
+	text = Text(text)
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "..."
+}
+
 // Is says whether a text of several lines has nothing to be escaped.
 func Is(text string) bool { return escaped(text, layout) == text }
 

@@ -61,3 +61,16 @@ func FuzzWriter(f *testing.F) {
 		}
 	})
 }
+
+func FuzzALineIsShort(f *testing.F) {
+	f.Add("\x1b]0;title\x07", 3)
+	f.Add(strings.Repeat("中", 9), 20)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		most = max(0, most%100)
+		got := Line(text, most)
+		whole, cut := strings.CutSuffix(got, "...")
+		if !utf8.ValidString(got) || got != Text(text) && (!cut || len(whole) > most || !strings.HasPrefix(Text(text), whole)) {
+			t.Errorf("line of %q: %q", text, got)
+		}
+	})
+}

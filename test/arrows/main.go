@@ -116,7 +116,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed: []string{module + "/diskdriver", module + "/internal/outofstock", module + "/internal/unused", module + "/topology",
+		allowed: []string{module + "/diskdriver", module + "/internal/escape", module + "/internal/outofstock", module + "/internal/unused", module + "/topology",
 			csiSpec, csiLib + "/protosanitizer", grpc, "google.golang.org/genproto/googleapis/rpc/errdetails",
 			protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
@@ -145,7 +145,7 @@ var rules = map[string]rule{
 	},
 	"diskdriver/internal/deadline":     {},
 	"diskdriver/ecs/internal/endpoint": {},
-	"diskdriver/ecs/internal/redact":   {},
+	"diskdriver/ecs/internal/redact":   {allowed: []string{module + "/internal/escape"}},
 	"diskdriver/ecs/internal/ecstest":  {allowed: []string{module + "/diskdriver/disk", module + "/ecssim", prometheus}},
 	"diskdriver/ecs/instancequeue": {
 		allowed:   []string{module + "/diskdriver/disk"},

@@ -78,7 +78,9 @@ func (a *account) setLimit(n int) {
 	a.limit = n
 }
 
-func testLimiter() *Limiter { return New("CreateDisk", callsInFlight, Waits{func() {}, func(time.Duration) {}}) }
+func testLimiter() *Limiter {
+	return New("CreateDisk", callsInFlight, Waits{func() {}, func(time.Duration) {}})
+}
 
 // crowd makes so many calls at once and returns how long they all took.
 func crowd(t *testing.T, a *account, l *Limiter, n int) time.Duration {

@@ -169,7 +169,7 @@ func TestRequestsGetTheirBoundedLifeBack(t *testing.T) {
 		if err := create(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		if len(server.ages) != 1 || (server.ages[0]-14*time.Minute-30*time.Second).Abs() > time.Second {
+		if len(server.ages) != 1 || (server.ages[0]-signatureWindow+disk.RequestLifetime).Abs() > time.Second {
 			t.Errorf("calls with signatures of the ages %v, want one that expires", server.ages)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	sdkerrors "github.com/aliyun/alibaba-cloud-sdk-go/sdk/errors"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
@@ -109,7 +110,7 @@ var (
 
 // failure says what became of a call that failed, in an error without secrets.
 func (w *wire) failure(ctx context.Context, a action, err error) error {
-	e := &disk.Error{Op: a.Name, RequestID: w.header.Get("X-Acs-Request-Id")}
+	e := &disk.Error{Op: a.Name, RequestID: redact.Text(w.header.Get("X-Acs-Request-Id"))}
 	var refusal *sdkerrors.ServerError
 	switch {
 	case errors.As(err, &refusal):
@@ -118,9 +119,9 @@ func (w *wire) failure(ctx context.Context, a action, err error) error {
 		if _, _, listed := rowOf(a.Name, refusal.ErrorCode()); !listed && e.Kind == disk.UnknownOutcome && refusal.ErrorCode() != "" {
 			text += " (the driver doesn't know this code, so the call may have taken effect)"
 		}
-		e.Err = &refusedError{code: refusal.ErrorCode(), text: text}
+		e.Err = &refusedError{code: w.keys.Redact(refusal.ErrorCode()), text: text}
 		if refusal.RequestId() != "" {
-			e.RequestID = refusal.RequestId()
+			e.RequestID = redact.Text(refusal.RequestId())
 		}
 		if isExpired(e) {
 			w.clock.correct(w.header)

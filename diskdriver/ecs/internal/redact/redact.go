@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // longest is how much of a foreign text goes into an error.
@@ -22,7 +24,7 @@ const signedText = "server string to sign is"
 var signedParameter = regexp.MustCompile(`(?i)(AccessKeyId|Credential|SecurityToken|Signature|SignatureNonce|BearerToken)(=|%3D|%253D)[^&\s"']+`)
 
 // Text returns a foreign text, which may be a web page, on one line of at most
-// 500 bytes. The secrets are hidden, also where they stand percent-encoded, once
+// 500 bytes, with control characters escaped. The secrets are hidden, also where they stand percent-encoded, once
 // or twice, and so are the parameters by which a URL is signed.
 func Text(foreign string, secrets ...string) string {
 	for _, secret := range secrets {
@@ -38,9 +40,5 @@ func Text(foreign string, secrets ...string) string {
 	if at := strings.Index(text, signedText); at >= 0 {
 		text = text[:at] + signedText + " not shown"
 	}
-	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "..."
-	}
-	return text
+	return escape.Line(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"), longest)
 }
