@@ -215,7 +215,7 @@ func validName(name string) bool {
 }
 
 // readEncryption reads Encrypted and KMSKeyId. Encryption without a key uses
-// the service's own.
+// that of the snapshot, or else the service's own.
 func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
 	if d.encrypted, no = x.params.boolean("Encrypted", false); no != nil {
 		return no
@@ -226,6 +226,9 @@ func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
 			return refuse(403, "InvalidEncrypted.NotMatchSnapshot", "The specified Encrypted=false does not match snapshot %s, which is encrypted.", d.source.id)
 		}
 		d.encrypted = true
+		if d.kmsKey == "" {
+			d.kmsKey = d.source.kmsKey
+		}
 	}
 	switch {
 	case d.kmsKey != "" && !d.encrypted:

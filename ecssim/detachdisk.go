@@ -41,8 +41,8 @@ func (s *Server) checkDetachable(d *disk, i *instance, deleteWithInstance bool) 
 	a := d.on(i)
 	ephemeral := categories[d.category].ephemeral
 	switch {
-	case d.system:
-		return refuse(403, "DiskTypeViolation", "The system disk %s can't be detached.", d.id)
+	case d.system && i.Status != instanceStopped:
+		return refuse(403, "DiskTypeViolation", "The system disk %s of a running instance can't be detached.", d.id)
 	case d.creating || d.modifying:
 		return wrongState(d)
 	case a == nil && len(d.attachments) == 0:

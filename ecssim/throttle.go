@@ -39,10 +39,10 @@ type Throttle struct {
 }
 
 // publishedLimits are the calls a minute that ECS publishes, by account and
-// region: on the API pages of AttachDisk (500 in 60 s) and ModifyDiskSpec
+// region: on the API pages of AttachDisk and DetachDisk (500 in 60 s) and ModifyDiskSpec
 // (1,000 in 60 s). The limits of other actions are in the Quota Center of each
 // account only ("API throttling", ECS's documentation).
-var publishedLimits = map[string]int{"AttachDisk": 500, "ModifyDiskSpec": 1000}
+var publishedLimits = map[string]int{"AttachDisk": 500, "DetachDisk": 500, "ModifyDiskSpec": 1000}
 
 // ThrottleProfile returns limits by name: "default" is what ECS publishes and,
 // as a guess, 600 calls a minute of most other actions; "tight" is an account

@@ -89,10 +89,16 @@ func onSale(reply *sdkecs.DescribeAvailableResourceResponse, regional bool) map[
 		if (id == "") != regional {
 			continue
 		}
+		soldOut := slices.Contains(soldOutStates, zone.Status) || slices.Contains(soldOutStates, zone.StatusCategory)
 		var disks []sdkecs.SupportedResource
 		for _, resource := range zone.AvailableResources.AvailableResource {
 			if resource.Type == "DataDisk" {
 				disks = append(disks, resource.SupportedResources.SupportedResource...)
+			}
+		}
+		for i := range disks {
+			if soldOut { // whatever its disks say
+				disks[i].Status = soldOutStates[0]
 			}
 		}
 		all[id] = disks

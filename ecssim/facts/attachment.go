@@ -184,6 +184,16 @@ func attachmentFacts() []Fact {
 			p.must(p.Sim.SetInstance(p.Instance, ecssim.InstanceChange{Status: &stopped}))
 			p.refused(p.ask("ResizeDisk", "DiskId", id, "NewSize", "21", "Type", "online"), 403, "InvalidInstanceStatus.NotRunning")
 		}),
+		one("DetachDisk", "a system disk is detached from a Stopped instance, and from no other", page, Simulator, func(p *Probe) {
+			list := p.ok(p.ask("DescribeDisks", "InstanceId", p.Instance, "DiskType", "system")).rows("Disks", "Disk")
+			if len(list) != 1 {
+				p.stop("%d system disks", len(list))
+			}
+			id, stopped := list[0].text("DiskId"), "Stopped"
+			p.refused(p.ask("DetachDisk", "DiskId", id, "InstanceId", p.Instance), 403, "DiskTypeViolation")
+			p.must(p.Sim.SetInstance(p.Instance, ecssim.InstanceChange{Status: &stopped}))
+			p.ok(p.ask("DetachDisk", "DiskId", id, "InstanceId", p.Instance))
+		}),
 	}
 }
 

@@ -32,6 +32,15 @@ func snapshotFacts() []Fact {
 		one("DescribeSnapshots", "101 IDs are InvalidSnapshotIds.Malformed", table, Nothing, func(p *Probe) {
 			p.refused(p.ask("DescribeSnapshots", "SnapshotIds", idList(repeated(101, noSnapshot)...)), 403, "InvalidSnapshotIds.Malformed")
 		}),
+		one("CreateDisk", "a disk from an encrypted snapshot has the snapshot's key, unless another is named", page, Simulator, func(p *Probe) {
+			id := p.snapshot(p.attached("Encrypted", "true", "KMSKeyId", "key-own"))
+			p.sleep(10 * time.Minute)
+			for key, pairs := range map[string][]string{"key-own": nil, "key-other": {"Encrypted", "true", "KMSKeyId", "key-other"}} {
+				if d := p.show(p.ready(append([]string{"SnapshotId", id}, pairs...)...)); d.text("KMSKeyId") != key {
+					p.differs("key %q, want %q", d.text("KMSKeyId"), key)
+				}
+			}
+		}),
 		one("CreateSnapshotGroup", "17 disks are refused", page, Simulator, func(p *Probe) {
 			var pairs []string
 			for i := range 17 {
