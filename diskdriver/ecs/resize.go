@@ -58,7 +58,8 @@ func (ds *disks) grown(ctx context.Context, id disk.ID, size disk.GiB, reply *sd
 	if reply.OrderId != "" {
 		what += " as order " + reply.OrderId
 	}
-	e := &disk.Error{Op: transport.ResizeDisk.Name, Disk: id, Kind: disk.Pending, RequestID: reply.RequestId, Err: fmt.Errorf("%s, and no read shows that: %w", what, err)}
+	e := &disk.Error{Op: transport.ResizeDisk.Name, Disk: id, Kind: disk.Pending, RequestID: reply.RequestId}
+	e.Err = fmt.Errorf("%s, and no read shows that: %w", what, err)
 	if now.ID != "" {
 		e.Err = fmt.Errorf("%s, and still shows %d GiB", what, now.Size)
 	}
