@@ -190,6 +190,7 @@ func attachmentFacts() []Fact {
 				p.stop("%d system disks", len(list))
 			}
 			id, stopped := list[0].text("DiskId"), "Stopped"
+			p.Made = append(p.Made, id) // the simulator made it with the instance
 			p.refused(p.ask("DetachDisk", "DiskId", id, "InstanceId", p.Instance), 403, "DiskTypeViolation")
 			p.must(p.Sim.SetInstance(p.Instance, ecssim.InstanceChange{Status: &stopped}))
 			p.ok(p.ask("DetachDisk", "DiskId", id, "InstanceId", p.Instance))
