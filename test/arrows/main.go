@@ -116,7 +116,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed: []string{module + "/diskdriver", module + "/internal/escape", module + "/internal/outofstock", module + "/internal/unused", module + "/topology",
+		allowed: []string{module + "/diskdriver", module + "/internal/escape", module + "/internal/outofstock", module + "/internal/unused",
+			module + "/topology",
 			csiSpec, csiLib + "/protosanitizer", grpc, "google.golang.org/genproto/googleapis/rpc/errdetails",
 			protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
