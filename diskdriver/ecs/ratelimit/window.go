@@ -50,6 +50,8 @@ const (
 	// it may save. Twenty clients of 100 calls a minute risk 4 % of them.
 	leastCredit = 0.2
 	maxCredit   = 2
+	// maxDebt is how many refusals that were not allowed are made up for before more is risked: those of a bad minute say nothing of the next.
+	maxDebt = 1
 
 	// strayPause is how long calls wait after a refusal that may be a stray one, and
 	// strayApart is how long after one another refusal is taken for one again: what
@@ -352,12 +354,12 @@ func (w *windows) refuse(s stamp, now time.Time) {
 	if w.closed && w.before != nil && s.probe { // it was no stray one
 		w.before = nil
 		if w.sure {
-			w.credit = max(-maxCredit, w.credit-1)
+			w.credit = max(-maxDebt, w.credit-1)
 			w.peak = w.peak * 7 / 8
 		}
 	}
 	if w.sure {
-		w.credit = max(-maxCredit, w.credit-1)
+		w.credit = max(-maxDebt, w.credit-1)
 	}
 	if s.seq != w.seq && !s.probe {
 		return // of a window that is over
