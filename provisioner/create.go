@@ -38,7 +38,9 @@ func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) at
 
 // stockWant returns what package stock knows a request by.
 func stockWant(r *request.Request) stock.Want {
-	return stock.Want{Class: r.Class, Requisite: r.Requisite(), Bytes: r.Create.CapacityRange.GetRequiredBytes(), Claim: r.Claim.UID, Node: r.Node}
+	return stock.Want{
+		Class: r.Class, Requisite: r.Requisite(), Specifics: r.Specifics(), Bytes: r.Create.CapacityRange.GetRequiredBytes(), Claim: r.Claim.UID, Node: r.Node,
+	}
 }
 
 // deleteUnowned deletes a volume, unless a PersistentVolume stands for it or it may have been used, as far as the driver can tell.

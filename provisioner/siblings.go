@@ -219,10 +219,10 @@ func (s *siblings) wakeClaims(pod *watch.Pod, but string) {
 	}
 }
 
-// want returns what package stock knows the request of a claim with siblings by, if its volume is for a node.
+// want returns what package stock knows the request of a claim with siblings by, if its volume is for a node, and the caches show all of it.
 func (r *resolver) want(claim *v1.PersistentVolumeClaim, node string) (stock.Want, bool) {
 	class, err := r.class(claim)
-	if err != nil {
+	if err != nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {
 		return stock.Want{}, false
 	}
 	plan, err := request.NewPlan(r.config.Options, claim, class, node)

@@ -13,8 +13,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/attempt"
@@ -160,6 +163,27 @@ func TestARefusalIsForItsZoneAndSizeOnly(t *testing.T) {
 				t.Errorf("asked: %v, want %v", after > before, test.asked)
 			}
 		})
+	}
+}
+
+// A tenant's VolumeAttributesClass that no zone sells closes no class to others.
+func TestARefusalOfAttributesIsNotForTheClass(t *testing.T) {
+	b := newBench(t, []answer{soldOutAnswer(), made("d-1", 20*gib, "zone-a")}, &storagev1.VolumeAttributesClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "unsold"}, DriverName: driverName, Parameters: map[string]string{"type": "cloud_essd_entry"},
+	})
+	b.resolver.config.DriverModifies = true
+	special := claimOf(1, "20Gi")
+	special.Spec.VolumeAttributesClassName = ptr.To("unsold")
+	for range 3 {
+		if _, outcome, err := b.provision(t.Context(), special, testClass(nil), "node-1"); outcome != attempt.Reschedule {
+			t.Errorf("got %v, %v", outcome, err)
+		}
+	}
+	if calls, _ := b.driver.calls(); calls != 1 {
+		t.Errorf("the driver is asked %d times for what it has just refused", calls)
+	}
+	if _, _, err := b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -40,16 +40,17 @@ type Refusals struct {
 type Want struct {
 	Class     *storagev1.StorageClass
 	Requisite []*csi.Topology // acceptable topologies; empty for any
+	Specifics string          // what the driver is asked for besides, in a form to compare; empty for what every claim of the class asks for
 	Bytes     int64           // at least
 	Claim     types.UID
 	Node      string // that was selected; empty for none
 }
 
-// key identifies what was refused: a class, and the requested topologies with the disk
-// types that the selected node takes.
+// key identifies what was refused: a class, the requested topologies with the disk types that the selected node takes, and
+// what else the driver was asked for.
 type key struct {
-	class, topologies string
-	claim             types.UID // set if the claim itself may be the reason
+	class, topologies, specifics string
+	claim                        types.UID // set if the claim itself may be the reason
 }
 
 // group keeps the keys of a class together, and those of single claims, which may be many, apart.
@@ -61,7 +62,7 @@ func (k key) group() string {
 }
 
 type refusal struct {
-	zones    []string // that were requested; nil if only some of their nodes were
+	zones    []string // that were requested; nil if only some of their nodes were, or more than the class asks for
 	bytes    int64    // the smallest size that was refused; a smaller one may be available
 	pause    time.Duration
 	answered time.Time // when the driver last refused
@@ -73,7 +74,7 @@ func New(now func() time.Time) *Refusals {
 	return &Refusals{refusals: map[string]map[key]refusal{}, now: now, onChange: func(string, time.Time) {}}
 }
 
-// OnChange sets what is called for each new refusal of a class, with the time until which
+// OnChange sets what is called for each new refusal of what every claim of a class asks for, with the time until which
 // it holds, and with the zero time once the driver has stock again. It must be called
 // before the other methods.
 func (r *Refusals) OnChange(f func(class string, until time.Time)) { r.onChange = f }
@@ -84,7 +85,7 @@ func keyOf(w Want) key {
 	if err != nil {
 		topologies = []byte(err.Error()) // can't happen: strings of Kubernetes objects are UTF-8
 	}
-	return key{class: classKey(w.Class), topologies: string(topologies)}
+	return key{class: classKey(w.Class), topologies: string(topologies), specifics: w.Specifics}
 }
 
 // claimKeyOf is the key of a refusal that holds for the claim alone, on its node.
@@ -239,7 +240,9 @@ func (r *RefusedBefore) Error() string {
 // Refused records that the driver, called at the given time, was out of stock. Answers to
 // concurrent calls count as one.
 func (r *Refusals) Refused(w Want, asked time.Time) {
-	r.onChange(w.Class.Name, r.keep(keyOf(w), w, asked))
+	if until := r.keep(keyOf(w), w, asked); w.Specifics == "" {
+		r.onChange(w.Class.Name, until)
+	}
 }
 
 // RefusedClaim records that the driver has refused the claim for a reason that may be its
@@ -256,7 +259,7 @@ func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	switch {
 	case !again || now.Sub(last.until) > forgottenAfter:
 		last = refusal{bytes: bytes, pause: FirstPause}
-		if at.claim == "" {
+		if at.claim == "" && at.specifics == "" {
 			last.zones = zonesOf(w.Requisite)
 		}
 	case !asked.Before(last.answered):
@@ -278,7 +281,7 @@ func (r *Refusals) Served(w Want) {
 	for _, at := range r.keysOf(w) {
 		if _, ok := r.about(at, w); ok {
 			r.forget(at)
-			refused = refused || at.claim == ""
+			refused = refused || at.claim == "" && at.specifics == ""
 		}
 	}
 	r.mu.Unlock()

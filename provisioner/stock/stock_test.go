@@ -1,7 +1,9 @@
 package stock
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -77,6 +79,31 @@ func TestRefusedSince(t *testing.T) {
 	now = now.Add(time.Second)
 	if r.Served(want); refused(want, passed) {
 		t.Error("the driver has stock again")
+	}
+}
+
+// What is refused for more than a class asks for is no refusal of the class: neither to its other claims, nor in a zone's capacity.
+func TestARefusalIsForNoOtherRequest(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	changes := 0
+	r.OnChange(func(string, time.Time) { changes++ })
+	plain, special, other := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib), inZone("zone-a", 20*gib)
+	special.Specifics, other.Specifics, special.Claim, other.Claim = "x", "y", "uid-2", "uid-3"
+	r.Refused(special, now)
+	if r.Ask(special) == nil {
+		t.Error("the same is asked for again at once")
+	}
+	if err := errors.Join(r.Ask(plain), r.Ask(other)); err != nil {
+		t.Errorf("others are refused: %v", err)
+	}
+	if most := r.Most(plain.Class, "zone-a"); most != math.MaxInt64 || len(r.Zones(plain.Class)) > 0 || changes > 0 {
+		t.Errorf("the class has at most %d bytes in the zone; %v; %d changes", most, r.Zones(plain.Class), changes)
+	}
+	r.Refused(plain, now)
+	r.Served(other)
+	if r.Ask(plain) == nil || r.Ask(special) == nil || changes != 1 {
+		t.Errorf("another request that was served ends a refusal; %d changes", changes)
 	}
 }
 
