@@ -21,10 +21,10 @@ var multiWriterModes = map[v1.PersistentVolumeAccessMode]csi.VolumeCapability_Ac
 	v1.ReadWriteOncePod: csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 }
 
-// capabilities returns a CSI capability for each of the claim's access modes.
+// capabilities returns a CSI capability for each of the claim's access modes, once.
 func (o Options) capabilities(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, fsType string) ([]*csi.VolumeCapability, error) {
 	var list []*csi.VolumeCapability
-	for _, mode := range claim.Spec.AccessModes {
+	for _, mode := range withoutRepetitions(claim.Spec.AccessModes) {
 		csiMode, ok := accessModes[mode]
 		if replacement, has := multiWriterModes[mode]; has && o.SingleNodeMultiWriter {
 			csiMode = replacement

@@ -3,6 +3,7 @@ package request
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,10 @@ import (
 // entryFormat is the latest format of entries that this version reads. A version
 // that adds a field which an older one may leave aside keeps it.
 const entryFormat = 1
+
+// maxEntry is how many bytes an entry may have. All claims share the journal, and what an entry has is the claim's owner's choice, too: a
+// disk's tags may take 7 KB.
+const maxEntry = 16 << 10
 
 // entry is a request as it stands in the journal: all that is needed to repeat
 // its request byte for byte and to write its PersistentVolume, but no secret.
@@ -49,7 +54,7 @@ type entryClass struct {
 	BindingMode   *storagev1.VolumeBindingMode      `json:"bindingMode,omitempty"`
 }
 
-// Encode returns the request as it stands in the journal.
+// Encode returns the request as it stands in the journal, or an error if it is too long for it.
 func (r *Request) Encode() ([]byte, error) {
 	create, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Create)
 	if err != nil {
@@ -61,17 +66,48 @@ func (r *Request) Encode() ([]byte, error) {
 			refs[purpose.prefix] = ref
 		}
 	}
-	return json.Marshal(entry{
+	data, err := json.Marshal(entry{
 		Request: create, Node: r.Node, FSType: r.FSType, Secrets: refs,
 		Claim: entryClaim{
 			Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID,
-			SelectedNode: r.Claim.Annotations[AnnSelectedNode], Created: r.Claim.CreationTimestamp, Spec: r.Claim.Spec,
+			SelectedNode: r.Claim.Annotations[AnnSelectedNode], Created: r.Claim.CreationTimestamp, Spec: entrySpec(r.Claim.Spec),
 		},
 		Class: entryClass{
 			Name: r.Class.Name, UID: r.Class.UID, Provisioner: r.Class.Provisioner,
 			ReclaimPolicy: r.Class.ReclaimPolicy, MountOptions: r.Class.MountOptions, BindingMode: r.Class.VolumeBindingMode,
 		},
 	})
+	if err == nil && len(data) > maxEntry {
+		return nil, fmt.Errorf("it has %d bytes as a record; at most %d are allowed: shorten the claim's spec and the annotations and labels that are passed to the driver, "+
+			"or the class's parameters and mountOptions", len(data), maxEntry)
+	}
+	return data, err
+}
+
+// entrySpec returns what is read of a claim's spec.
+func entrySpec(spec v1.PersistentVolumeClaimSpec) v1.PersistentVolumeClaimSpec {
+	spec.AccessModes = withoutRepetitions(spec.AccessModes)
+	spec.Resources = v1.VolumeResourceRequirements{Requests: onlyStorage(spec.Resources.Requests), Limits: onlyStorage(spec.Resources.Limits)}
+	return spec
+}
+
+func onlyStorage(list v1.ResourceList) v1.ResourceList {
+	size, has := list[v1.ResourceStorage]
+	if !has {
+		return nil
+	}
+	return v1.ResourceList{v1.ResourceStorage: size}
+}
+
+// withoutRepetitions returns the different ones of access modes, which Kubernetes lets a claim repeat.
+func withoutRepetitions(modes []v1.PersistentVolumeAccessMode) []v1.PersistentVolumeAccessMode {
+	var different []v1.PersistentVolumeAccessMode
+	for _, mode := range modes {
+		if !slices.Contains(different, mode) {
+			different = append(different, mode)
+		}
+	}
+	return different
 }
 
 // Decode reads a request that was encoded, by this version or an older one.

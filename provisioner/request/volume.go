@@ -43,7 +43,7 @@ func (r *Request) PersistentVolume(options Options, made *csi.Volume) *v1.Persis
 		},
 		Spec: v1.PersistentVolumeSpec{
 			Capacity:                      v1.ResourceList{v1.ResourceStorage: r.capacity(made)},
-			AccessModes:                   r.Claim.Spec.AccessModes,
+			AccessModes:                   withoutRepetitions(r.Claim.Spec.AccessModes),
 			StorageClassName:              r.Class.Name,
 			PersistentVolumeReclaimPolicy: ptr.Deref(r.Class.ReclaimPolicy, v1.PersistentVolumeReclaimDelete),
 			MountOptions:                  r.Class.MountOptions,
@@ -101,7 +101,7 @@ func (r *Request) csiSource(options Options, made *csi.Volume) *v1.CSIPersistent
 		NodePublishSecretRef:       r.Secrets.NodePublish,
 		ControllerExpandSecretRef:  r.Secrets.ControllerExpand,
 		NodeExpandSecretRef:        r.Secrets.NodeExpand,
-		ReadOnly:                   options.ReadOnlyPublish && slices.Equal(r.Claim.Spec.AccessModes, []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}),
+		ReadOnly:                   options.ReadOnlyPublish && slices.Equal(withoutRepetitions(r.Claim.Spec.AccessModes), []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}),
 	}
 	if !isBlock(r.Claim) {
 		source.FSType = r.FSType
