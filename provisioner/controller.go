@@ -65,9 +65,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	caches, err := watch.NewCaches(watch.Config{
-		DriverName: config.DriverName, SourceFinalizer: source.CloneFinalizer, NamespaceLabels: config.NamespaceLabelTags,
-	}, clients.Main, clients.Metadata)
+	caches, err := watch.NewCaches(watch.Config{Requests: config.Options, SourceFinalizer: source.CloneFinalizer}, clients.Main, clients.Metadata)
 	if err != nil {
 		return nil, err
 	}

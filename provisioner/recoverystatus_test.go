@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -28,7 +29,7 @@ func newLeader(t *testing.T) (*bench, *Controller) {
 	b := newBench(t, nil)
 	b.now = time.Now
 	b.config.Self = &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
-	caches, err := watch.NewCaches(watch.Config{DriverName: driverName}, b.api, b.metadata)
+	caches, err := watch.NewCaches(watch.Config{Requests: request.Options{DriverName: driverName}}, b.api, b.metadata)
 	must(t, err)
 	c := &Controller{p: b.Provisioner, caches: caches, exec: b.exec}
 	c.deletion, c.recovery = b.exec.newDeletion(caches.Attachments.GetIndexer()), newRecoveryStatus(b.Provisioner)

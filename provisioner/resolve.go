@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -52,11 +53,37 @@ func (r *resolver) resolve(ctx context.Context, claim *v1.PersistentVolumeClaim)
 	case class.Provisioner != r.config.DriverName || lacksNode(claim, class):
 		return attempt.Resolved{Verdict: attempt.NotNow}
 	}
-	plan, err := request.NewPlan(r.config.Options, claim, class, claim.Annotations[request.AnnSelectedNode])
+	named, err := r.withTemplateAnnotations(ctx, claim, class)
+	if err != nil {
+		return notYet(err)
+	}
+	plan, err := request.NewPlan(r.config.Options, named, class, claim.Annotations[request.AnnSelectedNode])
 	if err != nil {
 		return attempt.Resolved{Verdict: attempt.Invalid, Err: err}
 	}
 	return r.complete(ctx, claim, class, plan)
+}
+
+// withTemplateAnnotations returns the claim with the annotations that the class's Secrets are named by, which the cache doesn't keep.
+func (r *resolver) withTemplateAnnotations(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) (*v1.PersistentVolumeClaim, error) {
+	keys := request.TemplateAnnotations(class)
+	if len(keys) == 0 {
+		return claim, nil
+	}
+	live, err := r.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return nil, err
+	case live.UID != claim.UID:
+		return nil, fmt.Errorf("the claim was deleted and created again, with UID %s", live.UID)
+	}
+	named := claim.DeepCopy()
+	for _, key := range keys {
+		if value, ok := live.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&named.ObjectMeta, key, value)
+		}
+	}
+	return named, nil
 }
 
 // complete reads what a plan needs of other objects.

@@ -103,7 +103,9 @@ func TestARecordIsBounded(t *testing.T) {
 	if err != nil || !bytes.Equal(plain, repeated) {
 		t.Errorf("what repeats the same leads to a record of %d bytes instead of %d, %v", len(repeated), len(plain), err)
 	}
-	_, err = encode(func(c *v1.PersistentVolumeClaim) { c.Annotations["alibabacloud.com/kms-key-id"] = strings.Repeat("k", maxEntry) })
+	_, err = encode(func(c *v1.PersistentVolumeClaim) {
+		c.Annotations["alibabacloud.com/kms-key-id"] = strings.Repeat("k", maxEntry)
+	})
 	if err == nil || !strings.Contains(err.Error(), "at most 16384 are allowed") {
 		t.Errorf("a long one: %v", err)
 	}

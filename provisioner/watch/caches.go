@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // Resync is how often informers deliver every object again although it has not changed,
@@ -23,9 +25,10 @@ const Resync = 15 * time.Minute
 
 // Config says what the caches keep.
 type Config struct {
-	DriverName      string   // the CSI driver whose claims, volumes and CSINode entries are kept
-	SourceFinalizer string   // a bound claim keeps its finalizers and its provisioner's name if it has this finalizer
-	NamespaceLabels []string // the labels of Namespaces that are kept; Namespaces are not watched if there are none
+	// Requests is what requests are made from: of the driver's claims, volumes, CSINode entries and of the labels of Namespaces no more is
+	// kept. Namespaces are not watched without labels.
+	Requests        request.Options
+	SourceFinalizer string // a bound claim keeps its finalizers and its provisioner's name if it has this finalizer
 }
 
 // Caches are informers of trimmed objects that are filled together. An informer runs as
@@ -34,7 +37,7 @@ type Caches struct {
 	Claims, Volumes, Classes, Attachments, CSINodes cache.SharedIndexInformer
 
 	Nodes      cache.SharedIndexInformer // metadata
-	Namespaces cache.SharedIndexInformer // metadata; nil without Config.NamespaceLabels
+	Namespaces cache.SharedIndexInformer // metadata; nil without labels that are kept
 
 	metadata metadata.Interface
 	stages   [][]namedInformer      // in the order in which they are filled
@@ -66,7 +69,7 @@ func NewCaches(config Config, client kubernetes.Interface, meta metadata.Interfa
 		Nodes: metadataInformer(meta, "nodes"), metadata: meta, failures: map[cache.SharedIndexInformer]watchFailure{},
 	}
 	errs := []error{c.Nodes.SetTransform(trimmer.trim), c.addStage(namedInformer{"Nodes", c.Nodes})}
-	if len(config.NamespaceLabels) > 0 {
+	if len(config.Requests.NamespaceLabelTags) > 0 {
 		c.Namespaces = metadataInformer(meta, "namespaces")
 		errs = append(errs, c.Namespaces.SetTransform(trimmer.trimNamespace), c.addStage(namedInformer{"Namespaces", c.Namespaces}))
 	}

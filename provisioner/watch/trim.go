@@ -20,6 +20,7 @@ import (
 type trimmer struct {
 	driver          string
 	sourceFinalizer string
+	requests        request.Options
 	namespaceLabels []string
 	provisioned     map[string]string // the annotations of a volume with none but its provisioner's
 
@@ -29,8 +30,8 @@ type trimmer struct {
 
 func newTrimmer(c Config) *trimmer {
 	return &trimmer{
-		driver: c.DriverName, sourceFinalizer: c.SourceFinalizer, namespaceLabels: c.NamespaceLabels,
-		provisioned: map[string]string{request.AnnProvisionedBy: c.DriverName}, affinities: map[string]*v1.VolumeNodeAffinity{},
+		driver: c.Requests.DriverName, requests: c.Requests, sourceFinalizer: c.SourceFinalizer, namespaceLabels: c.Requests.NamespaceLabelTags,
+		provisioned: map[string]string{request.AnnProvisionedBy: c.Requests.DriverName}, affinities: map[string]*v1.VolumeNodeAffinity{},
 	}
 }
 
@@ -99,17 +100,16 @@ func trimMeta(m *metav1.ObjectMeta, annotations ...string) {
 // intern returns one copy of equal strings.
 func intern(text string) string { return unique.Make(text).Value() }
 
-// trimClaim keeps all of a claim without a volume that is for the driver or has no
-// provisioner yet, for a request is made from it. Such a claim gets the older of the two
-// annotations that name its provisioner, the only one that the controller library reads.
+// trimClaim keeps of a claim without a volume that is for the driver or has no provisioner yet what a request is made from. Such a claim
+// gets the older of the two annotations that name its provisioner, the only one that the controller library reads.
 func (t *trimmer) trimClaim(claim *v1.PersistentVolumeClaim) {
 	if request.IsOurs(claim, t.driver) {
-		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
+		t.requests.TrimClaim(claim)
 		claim.Annotations[request.AnnBetaStorageProvisioner] = request.ProvisionerOf(claim)
 		return
 	}
 	if request.ProvisionerOf(claim) == "" && claim.Spec.VolumeName == "" {
-		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
+		t.requests.TrimClaim(claim)
 		return
 	}
 	if claim.Spec.VolumeName != "" && !slices.Contains(claim.Finalizers, t.sourceFinalizer) {

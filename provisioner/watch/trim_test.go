@@ -57,7 +57,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		delete(c.Annotations, request.AnnStorageProvisioner)
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
-	trimmed := newTrimmer(Config{DriverName: provisionertest.DriverName, SourceFinalizer: sourceFinalizer}).trim
+	trimmed := newTrimmer(Config{Requests: request.Options{DriverName: provisionertest.DriverName}, SourceFinalizer: sourceFinalizer}).trim
 	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, used, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
 			if _, err := trimmed(object); err != nil {
@@ -73,9 +73,13 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 	want := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 		c.Annotations[request.AnnBetaStorageProvisioner] = provisionertest.DriverName
+		delete(c.Annotations, "team")
 	})
 	same("a claim that waits", pending, want)
-	want = provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) })
+	want = provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
+		delete(c.Annotations, request.AnnStorageProvisioner)
+		delete(c.Annotations, "team")
+	})
 	same("a claim that nobody was assigned to yet", unassigned, want)
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string(nil))
