@@ -77,7 +77,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		records = kept
 	}
 	broadcaster := record.NewBroadcaster()
-	events := broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})
+	events := boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}
 	claims, volumes := caches.Claims.GetIndexer(), caches.Volumes.GetIndexer()
 	p := &Provisioner{
 		config: config, client: clients.Main, driver: driver, store: records, claims: claims, volumes: volumes,
@@ -87,7 +87,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	exec := newExecutor(p)
 	p.attempts = exec.table
-	p.metrics = newMetrics(registry, exec.table, records)
+	p.metrics = newMetrics(registry, exec.table, records, caches.Classes.GetStore())
 	p.duplicates = newDuplicates(config.DriverName, volumes, events, p.metrics.duplicates)
 	index := topology.NewIndex(config.DriverName)
 	p.resolver = &resolver{

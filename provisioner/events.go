@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"sync"
 	"time"
@@ -9,10 +10,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/lru"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // Reasons of events, upstream csi-provisioner's where it has one.
@@ -39,6 +44,24 @@ const (
 	// maxWritten bounds the events whose last write is remembered.
 	maxWritten = 4096
 )
+
+// longestEvent is the most bytes of an event's message, as of the API events.k8s.io.
+const longestEvent = 1024
+
+// boundedEvents cuts the messages of events: what a tenant has written may be in them, and they are kept in etcd.
+type boundedEvents struct{ record.EventRecorder }
+
+func (e boundedEvents) Event(object runtime.Object, kind, reason, message string) {
+	e.EventRecorder.Event(object, kind, reason, escape.Line(message, longestEvent-len("...")))
+}
+
+func (e boundedEvents) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	e.Event(object, kind, reason, fmt.Sprintf(format, args...))
+}
+
+func (e boundedEvents) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	e.EventRecorder.AnnotatedEventf(object, annotations, kind, reason, "%s", escape.Line(fmt.Sprintf(format, args...), longestEvent-len("...")))
+}
 
 // aggregatedEvents writes the same event once in writeInterval. The count of each write
 // includes the occurrences in between.

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 )
 
 func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
@@ -77,5 +79,20 @@ func TestAFailedEventIsWrittenAgain(t *testing.T) {
 				t.Errorf("%d writes were tried, want 2", writes)
 			}
 		})
+	}
+}
+
+// A tenant may have written what is in an event, and an event is kept in etcd.
+func TestAnEventIsBounded(t *testing.T) {
+	recorder := record.NewFakeRecorder(3)
+	events, claim, long := boundedEvents{recorder}, testClaim(), strings.Repeat("x", 250_000)
+	events.Event(claim, v1.EventTypeWarning, "Long", long)
+	events.Eventf(claim, v1.EventTypeWarning, "Long", "%s: %d %%", long, 1)
+	events.AnnotatedEventf(claim, nil, v1.EventTypeWarning, "Long", "%s: %d %%", long, 1)
+	for range cap(recorder.Events) {
+		event := <-recorder.Events
+		if message := strings.TrimPrefix(event, "Warning Long "); len(message) > longestEvent || !strings.HasSuffix(message, "x...") {
+			t.Errorf("%d bytes: %.40s", len(message), event)
+		}
 	}
 }

@@ -25,7 +25,10 @@ type handlers struct {
 
 // register registers the handlers that a process needs while it stands by, too.
 func (h *handlers) register(c *watch.Caches) error {
-	classGone := func(class *storagev1.StorageClass) { h.p.attempts.ClassChanged(class.Name) }
+	classGone := func(class *storagev1.StorageClass) {
+		h.p.attempts.ClassChanged(class.Name)
+		h.p.metrics.forget(class.Name)
+	}
 	return errors.Join(
 		c.Handle(c.Classes, watch.OnUpdate(h.classChanged, classGone)),
 		c.Handle(c.Attachments, watch.OnEvent(nil, h.deletion.AttachmentDeleted)),

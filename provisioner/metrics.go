@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/attempt"
@@ -33,11 +34,13 @@ type metrics struct {
 	auditFindings    *prometheus.GaugeVec
 
 	upstream lib6.Metrics // under the library's names
+
+	classes cache.Store // StorageClasses: others have no series
 }
 
-func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records store) *metrics {
+func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records store, classes cache.Store) *metrics {
 	m := &metrics{
-		upstream: lib6.NewMetrics(),
+		upstream: lib6.NewMetrics(), classes: classes,
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
 			Help: "CreateVolume calls that returned no volume, by StorageClass and by result for the claim.",
@@ -151,8 +154,28 @@ func isOutOfStock(err error) bool {
 	return errors.As(err, &before) && !before.OfClaim || outofstock.Is(err)
 }
 
+// label is the value of the label class: empty for a class that doesn't exist, for a claim may name any.
+func (m *metrics) label(class string) string {
+	if _, exists, err := m.classes.GetByKey(class); err != nil || !exists {
+		return ""
+	}
+	return class
+}
+
+// forget removes the series of a class that is gone.
+func (m *metrics) forget(class string) {
+	for _, vec := range []*prometheus.MetricVec{
+		m.upstream.PersistentVolumeClaimProvisionTotal.MetricVec, m.upstream.PersistentVolumeClaimProvisionFailedTotal.MetricVec,
+		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.MetricVec, m.upstream.PersistentVolumeDeleteTotal.MetricVec,
+		m.upstream.PersistentVolumeDeleteFailedTotal.MetricVec, m.upstream.PersistentVolumeDeleteDurationSeconds.MetricVec, m.outcomes.MetricVec,
+	} {
+		vec.DeletePartialMatch(prometheus.Labels{"class": class})
+	}
+}
+
 // begin shows the results and outcomes of a class at 0 from its first attempt on.
 func (m *metrics) begin(class string) {
+	class = m.label(class)
 	m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(class)
 	m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(class)
 	for _, o := range []attempt.Outcome{attempt.Finished, attempt.Background, attempt.Unchanged, attempt.Reschedule} {
@@ -161,7 +184,7 @@ func (m *metrics) begin(class string) {
 }
 
 func (m *metrics) outcome(class string, o attempt.Outcome) {
-	m.outcomes.WithLabelValues(class, o.String()).Inc()
+	m.outcomes.WithLabelValues(m.label(class), o.String()).Inc()
 }
 
 // The data sources of volumes.
@@ -201,6 +224,7 @@ func registerOldestDeletion(registry prometheus.Registerer, oldest func() time.D
 
 // deleted counts an attempt to delete a volume.
 func (m *metrics) deleted(class string, start time.Time, err error) {
+	class = m.label(class)
 	if err != nil {
 		m.upstream.PersistentVolumeDeleteFailedTotal.WithLabelValues(class).Inc()
 		return

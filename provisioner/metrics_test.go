@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -142,7 +144,7 @@ func TestJournalMetrics(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		b := newBench(t, []answer{unavailable(), refused(codes.Internal)})
 		b.store = runStore(t, fake.NewClientset(), newCommits(registry).Inc)
-		b.metrics = newMetrics(registry, b.attempts, b.store)
+		b.metrics = newMetrics(registry, b.attempts, b.store, b.resolver.classes)
 		_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 		got := measured(t, registry)
 		if got["journal_writes_total{}"] != 1 || got["journal_size_bytes{}"] < 100 || got["creates_in_flight{}"] != 1 {
@@ -179,5 +181,39 @@ func TestDurationBucketsReachTenMinutes(t *testing.T) {
 	}
 	if histograms != 1 {
 		t.Errorf("%d histograms, want that of the source", histograms)
+	}
+}
+
+// A claim may name any class, so only those that exist have series, for as long as they do.
+func TestOnlyClassesThatExistHaveSeries(t *testing.T) {
+	b := newBench(t, nil)
+	series := func() (n int) {
+		families, err := b.registry.Gather()
+		must(t, err)
+		for _, family := range families {
+			for _, one := range family.Metric {
+				if strings.Contains(one.String(), `name:"class"`) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	fail := func(class string) {
+		b.report(attempt.CountFailure{Claim: testClaim(), Class: class, Err: errors.New("no")})
+		b.metrics.deleted(class, b.clock, nil)
+	}
+	must(t, b.resolver.classes.Add(testClass(nil)))
+	fail("essd")
+	one := series()
+	for n := range 1_000 {
+		fail(fmt.Sprint("none-", n))
+	}
+	if all := series(); one == 0 || all != 2*one {
+		t.Errorf("%d series with classes that don't exist, %d of one that does", all, one)
+	}
+	b.metrics.forget("essd")
+	if all := series(); all != one {
+		t.Errorf("%d series are left of a class that is gone", all-one)
 	}
 }

@@ -18,14 +18,15 @@ func (p *Provisioner) report(action attempt.Action) {
 		p.events.Eventf(a.Claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", a.Why, a.ID, a.Err)
 	case attempt.Report:
 		p.events.Eventf(a.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", a.Volume)
-		m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(request.ClassName(a.Claim)).Inc()
-		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(request.ClassName(a.Claim)).Observe(a.Took.Seconds())
-		m.begin(request.ClassName(a.Claim))
+		class := m.label(request.ClassName(a.Claim))
+		m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(class).Inc()
+		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(class).Observe(a.Took.Seconds())
+		m.begin(class)
 		m.saved(a.Claim, p.now())
 	case attempt.CountFailure:
 		klog.InfoS("Provisioning failed, will retry", "claim", klog.KObj(a.Claim), "err", a.Err)
 		m.begin(a.Class)
-		m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(a.Class).Inc()
+		m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(m.label(a.Class)).Inc()
 	case attempt.CountAnswer:
 		m.outcome(a.Request.Class.Name, a.Outcome)
 	case attempt.CountSkipped:

@@ -65,7 +65,9 @@ func (r *resolver) resolve(ctx context.Context, claim *v1.PersistentVolumeClaim)
 }
 
 // withTemplateAnnotations returns the claim with the annotations that the class's Secrets are named by, which the cache doesn't keep.
-func (r *resolver) withTemplateAnnotations(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) (*v1.PersistentVolumeClaim, error) {
+func (r *resolver) withTemplateAnnotations(
+	ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) (*v1.PersistentVolumeClaim, error) {
 	keys := request.TemplateAnnotations(class)
 	if len(keys) == 0 {
 		return claim, nil

@@ -256,7 +256,7 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 	b.configure(testConfig())
 	b.deleter = deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
 	b.restart()
-	b.metrics = newMetrics(b.registry, b.attempts, b.store)
+	b.metrics = newMetrics(b.registry, b.attempts, b.store, b.resolver.classes)
 	b.duplicates = newDuplicates(driverName, b.volumes, b.events, b.metrics.duplicates)
 	t.Cleanup(func() { b.exec.queue.ShutDown() })
 	t.Cleanup(b.removeFinalizers)

@@ -21,10 +21,26 @@ func Line(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
+	return cut(text, most) + "..."
+}
+
+// cut returns no more than so many bytes of a longer text, and no part of a character.
+func cut(text string, most int) string {
 	for most > 0 && !utf8.RuneStart(text[most]) {
 		most--
 	}
-	return text[:most] + "..."
+	return text[:most]
+}
+
+// mostQuoted is how many bytes of a text are quoted: what is wrong with it shows in these.
+const mostQuoted = 120
+
+// Quoted returns a text as a message quotes it: the beginning of one that is long.
+func Quoted(text string) string {
+	if len(text) <= mostQuoted {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(cut(text, mostQuoted)) + "..."
 }
 
 // Is says whether a text of several lines has nothing to be escaped.

@@ -31,6 +31,20 @@ func TestWhatIsNotVisibleIsEscaped(t *testing.T) {
 	}
 }
 
+func TestALongTextIsQuotedInPart(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                              `""`,
+		"x\n":                           `"x\n"`,
+		strings.Repeat("x", 120):        `"` + strings.Repeat("x", 120) + `"`,
+		strings.Repeat("x", 1<<20):      `"` + strings.Repeat("x", 120) + `"...`,
+		strings.Repeat("x", 119) + "磁盘": `"` + strings.Repeat("x", 119) + `"...`,
+	} {
+		if got := Quoted(text); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestAWriterKeepsLinesAlone(t *testing.T) {
 	var out bytes.Buffer
 	n, err := fmt.Fprintf(NewWriter(&out), "a\tb\n\x1b[1m\r%s", "\u202e")

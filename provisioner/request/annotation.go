@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // hasEffect are the annotations and labels of claims that other provisioners pass to the
@@ -55,7 +57,7 @@ func (o Options) passAnnotations(parameters map[string]string, claim *v1.Persist
 			continue
 		}
 		if own, ok := parameters[key]; ok && own != value {
-			return fmt.Errorf("annotation %s of the claim is %q, the class's parameter is %q; remove the annotation, or name another class", key, value, own)
+			return fmt.Errorf("annotation %s of the claim is %s, the class's parameter is %s; remove the annotation, or name another class", key, escape.Quoted(value), escape.Quoted(own))
 		}
 		parameters[key] = value
 	}

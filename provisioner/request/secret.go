@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // SecretRefs are the Secrets of one volume, by the call that needs them; nil
@@ -121,7 +123,7 @@ func resolveSecret(parameters map[string]string, nameKey, namespaceKey, volumeNa
 		return nil, err
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("parameter %s: %q becomes %q, which is no namespace: %s", namespaceKey, namespaceTemplate, namespace, problems[0])
+		return nil, fmt.Errorf("parameter %s: %q becomes %s, which is no namespace: %s", namespaceKey, namespaceTemplate, escape.Quoted(namespace), problems[0])
 	}
 	tokens["pvc.name"] = claim.Name
 	for key, value := range claim.Annotations {
@@ -132,7 +134,7 @@ func resolveSecret(parameters map[string]string, nameKey, namespaceKey, volumeNa
 		return nil, err
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, fmt.Errorf("parameter %s: %q becomes %q, which is no name of a Secret: %s", nameKey, nameTemplate, name, problems[0])
+		return nil, fmt.Errorf("parameter %s: %q becomes %s, which is no name of a Secret: %s", nameKey, nameTemplate, escape.Quoted(name), problems[0])
 	}
 	return &v1.SecretReference{Name: name, Namespace: namespace}, nil
 }

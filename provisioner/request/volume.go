@@ -89,6 +89,11 @@ func (r *Request) capacity(made *csi.Volume) resource.Quantity {
 	return *resource.NewQuantity(bytes, resource.BinarySI)
 }
 
+// isReadOnlyMany says whether a claim has this access mode alone.
+func isReadOnlyMany(claim *v1.PersistentVolumeClaim) bool {
+	return slices.Equal(withoutRepetitions(claim.Spec.AccessModes), []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany})
+}
+
 func (r *Request) csiSource(options Options, made *csi.Volume) *v1.CSIPersistentVolumeSource {
 	attributes := map[string]string{identityKey: options.Identity}
 	maps.Copy(attributes, made.VolumeContext)
@@ -101,7 +106,7 @@ func (r *Request) csiSource(options Options, made *csi.Volume) *v1.CSIPersistent
 		NodePublishSecretRef:       r.Secrets.NodePublish,
 		ControllerExpandSecretRef:  r.Secrets.ControllerExpand,
 		NodeExpandSecretRef:        r.Secrets.NodeExpand,
-		ReadOnly:                   options.ReadOnlyPublish && slices.Equal(withoutRepetitions(r.Claim.Spec.AccessModes), []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}),
+		ReadOnly:                   options.ReadOnlyPublish && isReadOnlyMany(r.Claim),
 	}
 	if !isBlock(r.Claim) {
 		source.FSType = r.FSType

@@ -189,7 +189,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver", module + "/ecssim", clientGo + "/kubernetes", ecsSDK},
 	},
 	"provisioner/request": {
-		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
+		allowed:   []string{module + "/internal/escape", module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
 		unreached: []string{clientGo},
 	},
 	"provisioner/capacity": {
@@ -220,8 +220,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner": {
-		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/outofstock", module + "/internal/podclaims",
-			module + "/internal/sleep", module + "/internal/unused", module + "/provisioner", module + "/topology",
+		allowed: []string{module + "/explain/audit", module + "/internal/escape", module + "/internal/leader", module + "/internal/outofstock",
+			module + "/internal/podclaims", module + "/internal/sleep", module + "/internal/unused", module + "/provisioner", module + "/topology",
 			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
