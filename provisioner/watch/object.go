@@ -86,7 +86,7 @@ func ReadSecret(ctx context.Context, client kubernetes.Interface, ref *v1.Secret
 	if ref == nil {
 		return nil, nil
 	}
-	secret, err := client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := client.CoreV1().Secrets(ref.Namespace).Get(withoutBodies(ctx), ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, ReadError(Object{Resource: Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
 	}
