@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
@@ -30,17 +29,13 @@ type Accounts interface {
 }
 
 const (
-	// mostAccounts is how many accounts are kept.
+	// mostAccounts is how many accounts are kept, but for those with calls under way: none is refused for the sake of others.
 	mostAccounts = 100
 
 	// accountKept is for how long an account is kept that nobody asks for: longer
 	// than a temporary snapshot is, so that the sweep sees to those of all
 	// accounts.
 	accountKept = volume.TemporaryKept + 6*volume.SweepEvery
-
-	// shortestIdle is for how long nobody must have asked for an account that
-	// gives way to another one. By then ECS's reads show what was done for it.
-	shortestIdle = creation.Visible
 )
 
 // accounts keeps a controller for each account that requests named lately: what
@@ -116,9 +111,7 @@ func (a *accounts) take(secrets map[string]string) (*account, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := a.room(time.Now()); err != nil {
-			return nil, err
-		}
+		a.makeRoom(time.Now())
 		chosen = &account{controller: a.own.of(ecs)}
 		a.known[key] = chosen
 	}
@@ -134,10 +127,10 @@ func (a *accounts) release(chosen *account) {
 	chosen.left = time.Now()
 }
 
-// idleFor says for how long nobody has asked for the account.
+// idleFor says for how long nobody has asked for the account; -1: calls are under way.
 func (c *account) idleFor(now time.Time) time.Duration {
 	if c.calls > 0 {
-		return 0
+		return -1
 	}
 	return now.Sub(c.left)
 }
@@ -147,20 +140,17 @@ func (a *accounts) dropIdle(now time.Time) {
 	maps.DeleteFunc(a.known, func(_ accountKey, c *account) bool { return c.idleFor(now) > accountKept })
 }
 
-// room makes room for one more account: the one that has been idle longest gives
-// way. Pending: all are in use.
-func (a *accounts) room(now time.Time) error {
-	if len(a.known) < mostAccounts {
-		return nil
+// makeRoom makes room for one more account: of those without calls the ones that have been idle longest give way.
+func (a *accounts) makeRoom(now time.Time) {
+	for len(a.known) >= mostAccounts {
+		longest := slices.MaxFunc(slices.Collect(maps.Keys(a.known)), func(x, y accountKey) int {
+			return cmp.Compare(a.known[x].idleFor(now), a.known[y].idleFor(now))
+		})
+		if a.known[longest].calls > 0 {
+			return
+		}
+		delete(a.known, longest)
 	}
-	longest := slices.MaxFunc(slices.Collect(maps.Keys(a.known)), func(x, y accountKey) int {
-		return cmp.Compare(a.known[x].idleFor(now), a.known[y].idleFor(now))
-	})
-	if a.known[longest].idleFor(now) < shortestIdle {
-		return disk.Errorf(disk.Pending, "secrets: %d accounts are in use, and at most so many are at a time", mostAccounts)
-	}
-	delete(a.known, longest)
-	return nil
 }
 
 // all returns the controllers of all accounts: the driver's own first, then those
