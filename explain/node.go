@@ -23,7 +23,7 @@ func judgeNode(c *cluster, node *corev1.Node) Verdict {
 			Ref{Kind: kindCSINode})
 	}
 	switch problem := topologyProblem(c, node); {
-	case problem == topology.Invalid:
+	case problem == topology.NodeMislabelled:
 		return zoneLabelsVerdict(node)
 	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == StartupTaint }):
 		return Verdict{

@@ -185,7 +185,7 @@ func judgeSelectedNode(c *cluster, claim *corev1.PersistentVolumeClaim, name str
 		return Verdict{}, false
 	}
 	switch topologyProblem(c, node) {
-	case topology.Invalid:
+	case topology.NodeMislabelled:
 		v := zoneLabelsVerdict(node)
 		v.Evidence = append(v.Evidence, selectedEvidence(claim))
 		return v, true

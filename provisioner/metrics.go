@@ -125,7 +125,10 @@ const (
 	resultDeleted = "deleted"
 )
 
-var rescheduleReasons = []string{outOfStock, otherClaim, "refused", labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed)}
+var rescheduleReasons = []string{
+	outOfStock, otherClaim, "refused",
+	labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed), labelOf(topology.NodeMislabelled),
+}
 
 const (
 	outOfStock = "out_of_stock"

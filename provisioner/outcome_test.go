@@ -63,6 +63,7 @@ func TestOutcomeOfTopology(t *testing.T) {
 	}{
 		"the class is malformed":                     {reason: topology.Invalid, outcome: attempt.Unchanged},
 		"the class does not allow the node":          {reason: topology.NodeNotAllowed, outcome: attempt.Reschedule},
+		"the labels of the node disagree":            {reason: topology.NodeMislabelled, outcome: attempt.Reschedule},
 		"no node is known yet":                       {reason: topology.NoTopology, waited: time.Hour, outcome: attempt.Unchanged},
 		"the node is gone":                           {reason: topology.NodeGone, outcome: attempt.Reschedule},
 		"the cache lags, the node is there":          {reason: topology.NodeGone, nodes: []runtime.Object{node}, outcome: attempt.Unchanged},

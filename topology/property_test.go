@@ -303,7 +303,9 @@ func checkReason(t *testing.T, q Question, facts map[string]fact, err error) {
 		NodeUnready:    f.labels != nil && !f.complete(),
 		NodeNotAllowed: f.complete() && !f.admittedBy(q.Allowed),
 		NoTopology:     q.SelectedNode == "",
-		Invalid:        len(q.Allowed) > 0 || f.labels != nil && len(f.keys) > 0 && !f.usable(),
+		Invalid:        len(q.Allowed) > 0,
+
+		NodeMislabelled: f.labels != nil && len(f.keys) > 0 && !f.usable(),
 	}
 	if !sound[reason] {
 		t.Fatalf("reason %q (error %v) does not fit node %+v and class %v", reason, err, f, q.Allowed)

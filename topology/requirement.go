@@ -100,7 +100,7 @@ func (x *Index) selected(name string) (*node, error) {
 	case len(n.keys) == 0:
 		return nil, refuse(NodeUnready, name, "its CSINode has no topology keys of driver %s; the driver has to register there", x.driver)
 	case n.conflict != nil:
-		return nil, &Error{Reason: Invalid, Node: name, Err: n.conflict}
+		return nil, &Error{Reason: NodeMislabelled, Node: name, Err: n.conflict}
 	case len(n.missing) > 0:
 		return nil, refuse(NodeUnready, name, "it lacks the labels %q that driver %s reports there", n.missing, x.driver)
 	}

@@ -163,7 +163,7 @@ func TestTwoZoneKeysMeanOneZone(t *testing.T) {
 		{"not even in another node's keys", append([]machine{{"m1", "zone=d wk=x region=r1", "zone"}}, threeKeys...),
 			Question{SelectedNode: "n1"}, both(all + " | region=r1 zone=d")},
 		{"a node whose reported keys disagree is refused", with(threeKeys, machine{"n2", "zone=b wk=x region=r1", "zone wk region"}),
-			Question{SelectedNode: "n2", Strict: true}, answer{reason: Invalid, node: "n2"}},
+			Question{SelectedNode: "n2", Strict: true}, answer{reason: NodeMislabelled, node: "n2"}},
 		{"and counts for nobody else", with(threeKeys, machine{"n2", "zone=b wk=x region=r1", "zone wk region"}),
 			Question{SelectedNode: "n1"}, both("region=r1 wk=a zone=a | region=r1 wk=c zone=c")},
 		{"a reported key without a label makes a node unready", with(threeKeys, machine{"n2", "zone=b wk= region=r1", "zone wk region"}),
@@ -269,7 +269,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	odd := with(threeKeys, machine{"n2", "zone=b wk=x region=r1", "zone wk region"})
 	runQuestions(t, []question{
 		{"keys that disagree", odd, Question{SelectedNode: "n2"},
-			answer{reason: Invalid, node: "n2", says: []string{`node "n2"`, ZoneKey + `="b"`, WellKnownZoneKey + `="x"`}}},
+			answer{reason: NodeMislabelled, node: "n2", says: []string{`node "n2"`, ZoneKey + `="b"`, WellKnownZoneKey + `="x"`}}},
 		{"missing labels", with(threeKeys, machine{"n2", "wk=b", "zone wk region"}), Question{SelectedNode: "n2"},
 			answer{reason: NodeUnready, node: "n2", says: []string{`node "n2"`, ZoneKey, RegionKey, testDriver}}},
 		{"driver absent", with(threeKeys, machine{"n2", "wk=b", otherDriver}), Question{SelectedNode: "n2"},

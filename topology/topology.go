@@ -66,14 +66,15 @@ const (
 	NodeUnready
 	// NodeNotAllowed says that the selected Node is outside of the class's allowedTopologies.
 	NodeNotAllowed
+	// NodeMislabelled says that the zone labels of the selected Node contradict each other. Another node may do.
+	NodeMislabelled
 	// NoTopology says that no node answers the question yet. A Node or CSINode event may.
 	NoTopology
-	// Invalid says that the class's allowedTopologies or the selected Node's labels
-	// contradict themselves. Somebody has to change them.
+	// Invalid says that the class's allowedTopologies contradict themselves. Somebody has to change them.
 	Invalid
 )
 
-var reasonNames = [...]string{"unknown", "node gone", "node unready", "node not allowed", "no topology", "invalid"}
+var reasonNames = [...]string{"unknown", "node gone", "node unready", "node not allowed", "node mislabelled", "no topology", "invalid"}
 
 // String returns the Reason in words.
 func (r Reason) String() string {

@@ -154,7 +154,7 @@ func (r *Record) reschedule(err error) {
 	}
 	r.wakeSiblings()
 	r.cause = err
-	r.unplaced = nil
+	r.awaitsAnyNode = false
 	r.node = ""
 	r.act(Unselecting, RemoveSelectedNode{Claim: r.attempted, Node: node})
 }

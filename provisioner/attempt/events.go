@@ -86,7 +86,7 @@ const (
 	NodeGone
 	// NoTopology: no node of the cluster has the driver yet.
 	NoTopology
-	// NodeNotAllowed: the selected node is in no zone that the class allows.
+	// NodeNotAllowed: the selected node is in no zone that the class allows, or its labels name no one zone.
 	NodeNotAllowed
 	// SiblingFirst: another claim of the Pod is to have its volume before the driver is called.
 	SiblingFirst

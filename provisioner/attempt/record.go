@@ -122,7 +122,7 @@ type Record struct {
 	failures       int  // since the last attempt that ended without one
 	notBefore      time.Time
 	subscribed     bool
-	unplaced       *Unplaced
+	awaitsAnyNode  bool      // no node answers for the claim: a change of any may help
 	node           string    // that has had no zone for the claim
 	nodeSince      time.Time // since when
 	transientSince time.Time // since when attempts fail by transient errors; zero: the last one did not
@@ -177,9 +177,6 @@ func (r *Record) Request() *request.Request {
 	}
 	return r.request
 }
-
-// Unplaced says what topology change may help the claim; nil for none.
-func (r *Record) Unplaced() *Unplaced { return r.unplaced }
 
 // Step takes an event at the given time and returns the actions to do, in this order.
 // The last one may have a result, which must be the Record's next event apart from those
@@ -306,7 +303,7 @@ func (r *Record) end() {
 // waitIn waits for an event in the phase, unless something has changed meanwhile.
 func (r *Record) waitIn(p Phase) {
 	r.phase = p
-	r.unplaced = nil
+	r.awaitsAnyNode = false
 	r.request, r.secrets = nil, nil
 	r.unsubscribe()
 	r.clearTransient()

@@ -8,10 +8,6 @@ import (
 
 // The begin of an attempt: from the claim to a request in the journal.
 
-// Unplaced is a claim that has no zone because of its selected node, or because of
-// all nodes.
-type Unplaced struct{ Node string } // empty: a change of any node may help
-
 // begin begins an attempt.
 func (r *Record) begin() {
 	r.dirty, r.siblingChanged, r.awaitsSibling, r.keepsNode = false, false, false, false
@@ -50,7 +46,7 @@ func (r *Record) endIfUnneeded() bool {
 }
 
 func (e Resolved) apply(r *Record) {
-	r.unplaced = nil
+	r.awaitsAnyNode = false
 	if r.endIfUnneeded() {
 		return
 	}
@@ -69,7 +65,7 @@ func (e Resolved) apply(r *Record) {
 	case NotNow:
 		r.waitIn(Unselected)
 	case NoTopology:
-		r.unplaced = &Unplaced{}
+		r.awaitsAnyNode = true
 		r.fail(failure{err: e.Err})
 	case NodeGone:
 		r.noteUnplaced()
@@ -102,7 +98,6 @@ func (r *Record) noteUnplaced() time.Duration {
 		r.node, r.nodeSince = node, r.now
 		r.clearTransient()
 	}
-	r.unplaced = &Unplaced{Node: node}
 	return r.now.Sub(r.nodeSince)
 }
 

@@ -17,18 +17,16 @@ type Table struct {
 	limits *Limits
 	ready  func(types.UID)
 
-	mu       sync.Mutex
-	records  map[types.UID]*entry
-	unplaced map[string]map[types.UID]struct{} // claims by the node whose change may help; empty: any node
-	since    time.Time
+	mu      sync.Mutex
+	records map[types.UID]*entry
+	since   time.Time
 }
 
 type entry struct {
-	record   *Record
-	inbox    []Event
-	working  bool              // between Next and Done: actions of the Record may be under way
-	unplaced *Unplaced         // as Table.unplaced has it
-	settled  map[string]func() // by who waits until it is settled
+	record  *Record
+	inbox   []Event
+	working bool              // between Next and Done: actions of the Record may be under way
+	settled map[string]func() // by who waits until it is settled
 }
 
 // isSettled says whether no volume is under way, and no action either.
@@ -44,7 +42,7 @@ func (e *entry) take(last Event) []Event {
 // NewTable returns a Table without Records. ready is called for each claim that has
 // events, and must not block; the Table sets limits.LeadingSince.
 func NewTable(limits Limits, ready func(claim types.UID)) *Table {
-	t := &Table{limits: &limits, ready: ready, records: map[types.UID]*entry{}, unplaced: map[string]map[types.UID]struct{}{}}
+	t := &Table{limits: &limits, ready: ready, records: map[types.UID]*entry{}}
 	limits.LeadingSince = func() time.Time { return t.since } // t.mu is held while a Record steps
 	return t
 }
@@ -93,7 +91,7 @@ func (t *Table) Next(claim types.UID, now time.Time) []Action {
 	}
 	at.working = true
 	actions := at.record.steps(at.take(Tick{}), now)
-	t.index(claim, at)
+	t.drop(claim, at)
 	return actions
 }
 
@@ -103,7 +101,7 @@ func (t *Table) Result(claim types.UID, e Event, now time.Time) []Action {
 	defer t.mu.Unlock()
 	at := t.records[claim]
 	actions := at.record.steps(at.take(e), now) // events from before the result come first
-	t.index(claim, at)
+	t.drop(claim, at)
 	return actions
 }
 
@@ -126,42 +124,23 @@ func (t *Table) done(claim types.UID) (settled map[string]func()) {
 	if at.isSettled() {
 		settled, at.settled = at.settled, nil
 	}
-	t.index(claim, at)
+	t.drop(claim, at)
 	return settled
 }
 
-// index updates the claims by node, and drops a Record that has ended. t.mu is held.
-func (t *Table) index(claim types.UID, at *entry) {
-	unplaced := at.record.Unplaced()
-	ended := at.record.Phase() == Ended && len(at.inbox) == 0 && !at.working
-	if at.unplaced != nil && (ended || unplaced == nil || *unplaced != *at.unplaced) {
-		claims := t.unplaced[at.unplaced.Node]
-		if delete(claims, claim); len(claims) == 0 {
-			delete(t.unplaced, at.unplaced.Node)
-		}
-	}
-	if at.unplaced = unplaced; unplaced != nil && !ended {
-		if t.unplaced[unplaced.Node] == nil {
-			t.unplaced[unplaced.Node] = map[types.UID]struct{}{}
-		}
-		t.unplaced[unplaced.Node][claim] = struct{}{}
-	}
-	if ended {
+// drop drops a Record that has ended. t.mu is held.
+func (t *Table) drop(claim types.UID, at *entry) {
+	if at.record.Phase() == Ended && len(at.inbox) == 0 && !at.working {
 		delete(t.records, claim)
 	}
 }
 
-// NodeChanged wakes the claims that a change of the node's topology may help.
+// NodeChanged wakes the claims that a change of the node's topology may help: those for which it was selected, whatever the last attempt
+// failed by, and those that wait for any node.
 func (t *Table) NodeChanged(node string) {
-	t.mu.Lock()
-	var claims []types.UID
-	for _, at := range []string{node, ""} {
-		for claim := range t.unplaced[at] {
-			claims = append(claims, claim)
-		}
-	}
-	t.mu.Unlock()
-	t.wake(claims, Woken{})
+	t.wake(t.claims(func(r *Record) bool {
+		return r.awaitsAnyNode || !r.open && r.attempted != nil && selectedNode(r.attempted) == node
+	}), Woken{})
 }
 
 // ClassChanged wakes the claims of a class.

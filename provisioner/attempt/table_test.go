@@ -70,7 +70,7 @@ func TestAChangeWakesAffectedClaims(t *testing.T) {
 	}
 }
 
-// The index of those that wait for nodes forgets who waits no more, and who is gone.
+// A change of a node is nothing to a claim that has returned to the scheduler, and a Record that has ended is dropped.
 func TestUnaffectedClaimsAreNotWoken(t *testing.T) {
 	q := newQueued()
 	q.start("gone", "fast", "node-1", Resolved{Verdict: NodeGone, Err: errors.New("no node")})
@@ -82,11 +82,14 @@ func TestUnaffectedClaimsAreNotWoken(t *testing.T) {
 	q.Post("served", Woken{})
 	q.Next("served", q.now)
 	q.Result("served", Resolved{Verdict: NotYet, Err: errors.New("no secret")}, q.now)
-	if got := q.woken(func() { q.NodeChanged("node-1") }); len(got) != 0 {
+	if got := q.woken(func() { q.NodeChanged("node-2") }); len(got) != 0 {
 		t.Errorf("woke %v", got)
 	}
-	if len(q.records) != 1 || len(q.unplaced) != 0 {
-		t.Errorf("%d Records, %d nodes are kept", len(q.records), len(q.unplaced))
+	if got := q.woken(func() { q.NodeChanged("node-1") }); !slices.Equal(got, []types.UID{"served"}) {
+		t.Errorf("woke %v", got)
+	}
+	if len(q.records) != 1 {
+		t.Errorf("%d Records are kept", len(q.records))
 	}
 }
 

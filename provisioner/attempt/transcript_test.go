@@ -315,12 +315,8 @@ var actionPhases = map[string][]Phase{
 // print writes what a step has led to.
 func (s *scenario) print(out *strings.Builder, done step) {
 	fmt.Fprintf(out, "  %v", done.to)
-	switch unplaced := s.record.Unplaced(); {
-	case unplaced == nil:
-	case unplaced.Node == "":
-		fmt.Fprint(out, " unplaced=*")
-	default:
-		fmt.Fprintf(out, " unplaced=%s", unplaced.Node)
+	if s.record.awaitsAnyNode {
+		fmt.Fprint(out, " awaits-any-node")
 	}
 	fmt.Fprintln(out)
 	for _, action := range done.actions {

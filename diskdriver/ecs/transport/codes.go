@@ -202,6 +202,9 @@ var codes = map[string]disk.Kind{
 // codesOf are the codes that mean something else for one action: what is not to be
 // had for a new disk is, for a disk that there is, a wish that it can't fulfil.
 var codesOf = map[string]map[string]disk.Kind{
+	"CreateDisk": {
+		"InvalidZoneId.NotFound": disk.OutOfStock, // a node's label may name any zone, and another node may do
+	},
 	"ResizeDisk": {
 		"InvalidDataDiskSize.*":    disk.OutOfRange,
 		"InvalidDiskCategory.*":    disk.Blocked, // it can't be resized while it is in use

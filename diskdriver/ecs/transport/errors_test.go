@@ -128,7 +128,7 @@ var creating = []answer{
 	{createDisk, 403, "QuotaExceeded.PostpaidDataDiskCapacity", disk.Quota},
 	{createDisk, 400, "OperationDenied.QuotaExceed", disk.Quota},
 	{createDisk, 400, "InvalidZoneId.DiskCategoryUnsupported", disk.Invalid},
-	{createDisk, 404, "InvalidZoneId.NotFound", disk.Invalid},
+	{createDisk, 404, "InvalidZoneId.NotFound", disk.OutOfStock},
 	{createDisk, 403, "Zone.NotOnSale", disk.OutOfStock},
 	{createDisk, 400, "Zone.NotOnSale", disk.OutOfStock},
 	{createDisk, 403, "RegionUnauthorized", disk.Denied},
