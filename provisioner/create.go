@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/metadata"
 	"k8s.io/klog/v2"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
+	"github.com/topodisk/topodisk/topology"
 )
 
 // firstCallKey is gRPC metadata that says that no volume of the name exists or comes to
@@ -31,9 +33,48 @@ func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) at
 	answer.Response, answer.Err = p.driver.CreateVolume(ctx, a.Request.WithSecrets(a.Secrets))
 	answer.NotAsked = csiconn.IsNotAsked(answer.Err)
 	if answer.Err == nil {
-		answer.Siblings = p.siblings.judge(a.Request)
+		answer.Siblings = p.judge(a.Request, answer.Response.GetVolume())
 	}
 	return answer
+}
+
+// errNodeChanged says that a volume was made for a node that is not the selected one any more.
+var errNodeChanged = errors.New("another node was selected since")
+
+// judge returns what the claims of the Pod and its node mean for a volume that was made: it is of no use to a Pod that was deleted meanwhile
+// and came back for another zone.
+func (p *Provisioner) judge(r *request.Request, made *csi.Volume) attempt.Siblings {
+	if err := p.checkNode(r, made); err != nil {
+		return attempt.Siblings{State: attempt.Refused, Err: err}
+	}
+	return p.siblings.judge(r)
+}
+
+// checkNode returns an error if another node has been selected for the claim than the request is for, and it is in another zone than the
+// volume. What the caches don't show is no reason.
+func (p *Provisioner) checkNode(r *request.Request, made *csi.Volume) error {
+	now := claimWithUID(p.claims, r.Claim.Namespace, r.Claim.Name, r.Claim.UID)
+	if now == nil || r.Node == "" || !p.config.SupportsTopology {
+		return nil
+	}
+	node := now.Annotations[request.AnnSelectedNode]
+	if node == "" || node == r.Node {
+		return nil
+	}
+	requirement, err := p.resolver.topology.Require(topology.Question{SelectedNode: node, Strict: true})
+	if err != nil || len(requirement.GetRequisite()) != 1 {
+		return nil //nolint:nilerr // an attempt for the node says what is wrong with it
+	}
+	zone := topology.ZoneOfTerm(requirement.Requisite[0])
+	for _, term := range made.GetAccessibleTopology() {
+		if in := topology.ZoneOfTerm(term); in == "" || zone == "" || in == zone {
+			return nil
+		}
+	}
+	if len(made.GetAccessibleTopology()) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w, %s in zone %s", errNodeChanged, node, zone)
 }
 
 // stockWant returns what package stock knows a request by.

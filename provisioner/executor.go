@@ -169,7 +169,7 @@ func (e *executor) act(ctx context.Context, action attempt.ResultAction) attempt
 		}
 		return p.createVolume(ctx, a)
 	case attempt.CheckSiblings:
-		return attempt.SiblingsChecked{Siblings: p.siblings.judge(a.Request)}
+		return attempt.SiblingsChecked{Siblings: p.judge(a.Request, a.Volume)}
 	case attempt.SaveVolume:
 		return p.saveVolume(ctx, a)
 	case attempt.DeleteUnowned:

@@ -126,13 +126,14 @@ const (
 )
 
 var rescheduleReasons = []string{
-	outOfStock, otherClaim, "refused",
+	outOfStock, otherClaim, nodeChanged, "refused",
 	labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed), labelOf(topology.NodeMislabelled),
 }
 
 const (
-	outOfStock = "out_of_stock"
-	otherClaim = "other_claim" // that was to get its volume first got none, or has returned to the scheduler
+	outOfStock  = "out_of_stock"
+	nodeChanged = "node_changed"
+	otherClaim  = "other_claim" // that was to get its volume first got none, or has returned to the scheduler
 )
 
 func labelOf(reason topology.Reason) string { return strings.ReplaceAll(reason.String(), " ", "_") }
@@ -145,6 +146,8 @@ func rescheduleReason(err error) string {
 	switch {
 	case isOutOfStock(err):
 		return outOfStock
+	case errors.Is(err, errNodeChanged):
+		return nodeChanged
 	case errors.Is(err, errSiblingFirst), errors.Is(err, errReturned):
 		return otherClaim
 	}

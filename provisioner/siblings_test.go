@@ -377,3 +377,45 @@ func TestClaimsOfAPodAreForTheNodesZone(t *testing.T) {
 		})
 	}
 }
+
+// A Pod may be deleted while its volume is made, and come back for another zone: the volume is of no use to it, and nobody has used it yet.
+func TestAVolumeFollowsItsPodToAnotherZone(t *testing.T) {
+	for name, test := range map[string]struct {
+		zone    string // of the node that is selected meanwhile
+		deletes int
+		saved   string
+	}{
+		"another zone":  {"zone-b", 1, "d-2"},
+		"the same zone": {"zone-a", 0, "d-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, test.zone)})
+			claim := g.claim("data")
+			g.Provisioner.driver = &hookedDriver{g.driver, "disk-data", func() {
+				moved := claim.DeepCopy()
+				moved.ResourceVersion, moved.Annotations[request.AnnSelectedNode] = "8", "node-2"
+				_, err := g.api.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), moved, metav1.UpdateOptions{})
+				must(t, err)
+				must(t, g.claims.Update(moved))
+				g.zones.requirement = inZone(test.zone).requirement
+				g.attempts.Post(claim.UID, attempt.ClaimChanged{Claim: moved})
+			}}
+			g.start(claim)
+			_, deletes := g.driver.calls()
+			list, err := g.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+			must(t, err)
+			if deletes != test.deletes || len(list.Items) != 1 || list.Items[0].Name != test.saved {
+				t.Errorf("%d volumes are deleted, and there are %v", deletes, list.Items)
+			}
+			events := strings.Join(g.drained(), "\n")
+			want := "volume d-1 was made for node node-1 and is deleted: another node was selected since, node-2 in zone zone-b"
+			if strings.Contains(events, want) != (deletes > 0) {
+				t.Errorf("the events are %s", events)
+			}
+			live, err := g.api.CoreV1().PersistentVolumeClaims("shop").Get(t.Context(), "data", metav1.GetOptions{})
+			if must(t, err); live.Annotations[request.AnnSelectedNode] != "node-2" {
+				t.Errorf("the selected node is %q", live.Annotations[request.AnnSelectedNode])
+			}
+		})
+	}
+}

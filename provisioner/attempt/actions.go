@@ -54,8 +54,11 @@ type (
 		Discards bool
 		Proven   bool
 	}
-	// CheckSiblings looks whether the other claims of the Pod have volumes: SiblingsChecked.
-	CheckSiblings struct{ Request *request.Request }
+	// CheckSiblings looks whether the other claims of the Pod have volumes, and whether the Pod can still use this one: SiblingsChecked.
+	CheckSiblings struct {
+		Request *request.Request
+		Volume  *csi.Volume
+	}
 	// SaveVolume writes the PersistentVolume: VolumeSaved.
 	SaveVolume struct {
 		Request *request.Request

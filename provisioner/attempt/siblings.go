@@ -23,7 +23,7 @@ const (
 	NoneAwaited SiblingState = iota
 	// Awaited says that one may get its volume yet.
 	Awaited
-	// Refused says that one can't have a volume for the selected node.
+	// Refused says that one can't have a volume for the selected node, or that another node was selected since, which can't use this one.
 	Refused
 )
 
@@ -127,12 +127,12 @@ func (r *Record) checkSiblings() {
 		r.save()
 		return
 	}
-	r.act(CheckingSiblings, CheckSiblings{Request: r.request})
+	r.act(CheckingSiblings, CheckSiblings{Request: r.request, Volume: r.volume})
 }
 
 func (e SiblingsChecked) apply(r *Record) { r.hold(e.Siblings) }
 
-// discard deletes the volume, because a sibling can't have one in its zone.
+// discard deletes the volume, because a sibling can't have one in its zone, or the Pod's node is in another one now.
 func (r *Record) discard(cause error) {
 	r.cause = fmt.Errorf("volume %s was made for node %s and is deleted: %w", r.volume.GetVolumeId(), r.request.Node, cause)
 	discard := r.deleteUnowned()
