@@ -222,6 +222,15 @@ var edges = []edge{
 		DriverNotOnNode, "", []string{"worker-h1"}, []string{"CSINode spec.drivers", "Pod spec.nodeSelector"}},
 	{"a request in the journal", "nobody-provisions", both(renew, func(f *Facts) { f.Journal = []Request{{ClaimUID: string(f.Claims[0].UID)}} }),
 		BeingProvisioned, "", []string{"journal"}, nil},
+	{"a disk that is held for another claim", "nobody-provisions", both(renew, func(f *Facts) {
+		claim := f.Claims[0]
+		f.Journal = []Request{{ClaimUID: string(claim.UID)}}
+		f.Events = append(f.Events, corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: "held"}, Reason: reasonProvisioningHeld, LastTimestamp: metav1.NewTime(f.At),
+			InvolvedObject: corev1.ObjectReference{Kind: kindClaim, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			Message:        "volume d-1 is made for node n-1; its PersistentVolume is not saved yet: claim logs of Pod web-0 has no volume yet",
+		})
+	}), BeingProvisioned, "", []string{"waits for another claim of its Pod", "claim logs of Pod web-0"}, []string{"Event message"}},
 	{"a Pod whose node has gone", "attach-limit-on-new-node", both(attach("csi-a"), func(f *Facts) { f.Nodes = nil }), NodeNotReady, "", []string{"worker-h1"},
 		[]string{"Node metadata.name"}},
 	{"a mount that fails", "attach-limit-on-new-node",

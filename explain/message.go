@@ -18,6 +18,7 @@ import (
 // Reasons of events.
 const (
 	reasonProvisioningFailed = "ProvisioningFailed"
+	reasonProvisioningHeld   = "ProvisioningHeld"
 	reasonVolumeFailedDelete = "VolumeFailedDelete"
 	reasonVolumeKept         = "VolumeKept"
 	reasonResizeFailed       = "VolumeResizeFailed"

@@ -61,6 +61,10 @@ func beingProvisioned(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
 		Next:     []shell.Command{describe(refOf(kindClaim, claim))}, Retried: provisionerRetries,
 	}
 	if slices.ContainsFunc(c.Journal, func(r Request) bool { return r.ClaimUID == string(claim.UID) }) {
+		if held := c.latest(refOf(kindClaim, claim), reasonProvisioningHeld); held != nil {
+			verdict.Message = fmt.Sprintf("Claim %s waits for another claim of its Pod: %s", claim.Name, sentence(held.Message))
+			verdict.Evidence = append(verdict.Evidence, eventSeen(held))
+		}
 		return verdict
 	}
 	verdict.Evidence = append(verdict.Evidence, seen(refOf(kindLease, lease), "spec.renewTime", lease.Spec.RenewTime))

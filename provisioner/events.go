@@ -28,6 +28,7 @@ const (
 	reasonTopology       = "ProvisioningTopology"
 	reasonPopulator      = "ExternalPopulator"
 	reasonRefused        = "ProvisioningRefused"
+	reasonHeld           = "ProvisioningHeld"
 	reasonTied           = "ProvisioningTied"
 	reasonTwice          = "ProvisionedTwice"
 	reasonRecordEnded    = "ProvisioningEnded"

@@ -23,6 +23,8 @@ func (p *Provisioner) report(action attempt.Action) {
 		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(class).Observe(a.Took.Seconds())
 		m.begin(class)
 		m.saved(a.Claim, p.now())
+	case attempt.ReportHeld:
+		p.events.Eventf(a.Request.Claim, v1.EventTypeNormal, reasonHeld, "volume %s is made for node %s; its PersistentVolume is not saved yet: %v", a.Volume, a.Request.Node, a.Why)
 	case attempt.CountFailure:
 		klog.InfoS("Provisioning failed, will retry", "claim", klog.KObj(a.Claim), "err", a.Err)
 		m.begin(a.Class)

@@ -38,6 +38,7 @@ type sibling struct {
 	claim     *v1.PersistentVolumeClaim
 	pod       string
 	progress  attempt.Progress
+	selected  bool  // the node of the claim whose sibling it is was selected for it, too
 	discarded bool  // a volume of its was deleted for the sake of a sibling
 	refusal   error // why the driver is not asked for its volume now
 	scarce    bool  // the driver's last answer to its request or an equal one was a refusal
@@ -90,7 +91,7 @@ func orderOf(own sibling, all []sibling) (o order) {
 		case other.refusal != nil:
 			o.refused = refusedError(other, own.claim)
 		case other.progress == attempt.Failed:
-		case precedence(other, own) < 0:
+		case other.selected && precedence(other, own) < 0:
 			o.first = fmt.Errorf("%s %w", other, errSiblingFirst)
 		}
 	}
@@ -111,8 +112,8 @@ func judgeOf(claim *v1.PersistentVolumeClaim, all []sibling) (judged attempt.Sib
 		case other.progress == attempt.VolumeMade:
 		case other.refusal != nil:
 			return attempt.Siblings{State: attempt.Refused, Err: refusedError(other, claim)}
-		case other.progress != attempt.Failed:
-			judged = attempt.Siblings{State: attempt.Awaited, Err: fmt.Errorf("%s has no volume yet", other)}
+		case other.progress != attempt.Failed && (judged.State == attempt.NoneAwaited || judged.Unselected):
+			judged = attempt.Siblings{State: attempt.Awaited, Unselected: !other.selected, Err: fmt.Errorf("%s has no volume yet", other)}
 		}
 	}
 	return judged
@@ -174,7 +175,7 @@ func (s *siblings) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
 
 // standing returns what is known of a claim, if its volume is for the node of another one.
 func (s *siblings) standing(of, on *v1.PersistentVolumeClaim, pod string) sibling {
-	known := sibling{claim: of, pod: pod}
+	known := sibling{claim: of, pod: pod, selected: of.Annotations[request.AnnSelectedNode] == on.Annotations[request.AnnSelectedNode]}
 	known.progress, known.discarded = s.p.attempts.Standing(of.UID)
 	if want, ok := s.p.resolver.want(of, on.Annotations[request.AnnSelectedNode]); ok {
 		known.refusal, known.scarce = s.p.refusals.Refuses(want), s.p.refusals.IsScarce(want)

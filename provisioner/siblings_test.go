@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -24,7 +25,7 @@ var errSoldOut = errors.New("the zone has sold out")
 
 // siblingOf returns what is known of a claim of Pod web-0.
 func siblingOf(name string, progress attempt.Progress, changes ...func(*sibling)) sibling {
-	s := sibling{claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = name, types.UID(name) }), pod: "web-0", progress: progress}
+	s := sibling{claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = name, types.UID(name) }), pod: "web-0", progress: progress, selected: true}
 	for _, change := range changes {
 		change(&s)
 	}
@@ -417,5 +418,36 @@ func TestAVolumeFollowsItsPodToAnotherZone(t *testing.T) {
 				t.Errorf("the selected node is %q", live.Annotations[request.AnnSelectedNode])
 			}
 		})
+	}
+}
+
+// A Pod that can't be scheduled, such as one with a gate, shares a claim with one that can: the latter does not wait for the other claims of
+// the former.
+func TestAClaimIsNotHeldForAnotherPod(t *testing.T) {
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, podWith("gated", "data", "logs"), podWith("main", "data"))
+	data := g.claim("data")
+	g.claim("logs", func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
+	g.start(data)
+	if g.wantPhases(attempt.Saved, attempt.New); g.savedVolumes() != 1 {
+		t.Errorf("%d volumes are saved", g.savedVolumes())
+	}
+}
+
+// A volume is held only for moments for a claim for which no node was selected, with an event that names it.
+func TestAVolumeIsNotHeldForAClaimWithoutANode(t *testing.T) {
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, podWith("web-0", "data", "logs"))
+	data := g.claim("data")
+	g.claim("logs", func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
+	g.start(data)
+	g.wantPhases(attempt.Held, attempt.New)
+	want := "Normal ProvisioningHeld volume d-1 is made for node node-1; its PersistentVolume is not saved yet: claim logs of Pod web-0 has no volume yet"
+	if events := strings.Join(g.drained(), "\n"); !strings.Contains(events, want) {
+		t.Errorf("%q is not in\n%s", want, events)
+	}
+	g.clock = g.clock.Add(10 * time.Second)
+	g.attempts.Post("data", attempt.Woken{})
+	g.exec.workOnNext(t.Context())
+	if g.wantPhases(attempt.Saved, attempt.New); g.savedVolumes() != 1 {
+		t.Errorf("%d volumes are saved", g.savedVolumes())
 	}
 }

@@ -164,6 +164,12 @@ type (
 		Sent    time.Time
 		OfClaim bool
 	}
+	// ReportHeld emits an event that the volume's PersistentVolume is not saved before another claim of the Pod has its volume.
+	ReportHeld struct {
+		Request *request.Request
+		Volume  string
+		Why     error
+	}
 	// ReportConflict emits an event if another volume of the claim's Pod is only accessible in zones without stock for the claim.
 	ReportConflict struct{ Request *request.Request }
 	// Report reports that the claim's volume is saved, and how long the attempt took.

@@ -608,7 +608,7 @@ func (w *world) resolve(a Resolve) Event {
 func (w *world) siblings() Siblings {
 	switch {
 	case w.chance(.2):
-		return Siblings{State: Awaited, Err: errChance}
+		return Siblings{State: Awaited, Unselected: w.random.IntN(2) == 0, Err: errChance}
 	case w.chance(.15):
 		return Siblings{State: Refused, Err: errChance}
 	}

@@ -10,8 +10,9 @@ import (
 
 // Siblings is what a claim's siblings mean for it. The zero value is that of a claim without any.
 type Siblings struct {
-	State SiblingState
-	Err   error // names the sibling that is awaited or refused, and why
+	State      SiblingState
+	Unselected bool  // the node was not selected for any that is awaited: perhaps it never is
+	Err        error // names the sibling that is awaited or refused, and why
 }
 
 // SiblingState is the state of all siblings together.
@@ -45,6 +46,10 @@ const (
 // maxDiscards is how many volumes in a row are deleted for the sake of siblings: what was made after that is saved, so that no
 // claim has disks made and deleted without end.
 const maxDiscards = 3
+
+// selectionWait is how long a volume is held for a sibling for which the node was not selected: the scheduler selects a node for one claim
+// of a Pod after the other.
+const selectionWait = 10 * time.Second
 
 // siblingCheckInterval is how often a claim that awaits a sibling looks for it, in case an event was missed.
 const siblingCheckInterval = 10 * time.Second
@@ -98,6 +103,9 @@ func (r *Record) awaitSibling(err error) {
 // hold saves the volume, unless siblings have none yet.
 func (r *Record) hold(s Siblings) {
 	limit := r.awaitedSince.Add(r.limits.SiblingWait)
+	if s.Unselected {
+		limit = earlier(limit, r.awaitedSince.Add(selectionWait))
+	}
 	refused := s.State == Refused && r.discards < maxDiscards && r.request.MayReschedule()
 	switch {
 	case !r.mayHold():
@@ -110,6 +118,7 @@ func (r *Record) hold(s Siblings) {
 		r.checkSiblings()
 	default:
 		r.phase = Held
+		r.do(ReportHeld{Request: r.request, Volume: r.volume.GetVolumeId(), Why: s.Err})
 		r.clearTransient()
 		r.notBefore = earlier(r.now.Add(siblingCheckInterval), limit)
 		r.endAsRequested()
@@ -170,5 +179,5 @@ func (s Siblings) String() string {
 	if s.State == NoneAwaited {
 		return ""
 	}
-	return fmt.Sprintf("sibling=%s why=%q", siblingStates[s.State], fmt.Sprint(s.Err))
+	return words(fmt.Sprintf("sibling=%s", siblingStates[s.State]), when("unselected", s.Unselected), fmt.Sprintf("why=%q", fmt.Sprint(s.Err)))
 }

@@ -131,6 +131,7 @@ func (CountLeakPrevented) String() string { return "CountLeakPrevented" }
 func (NoteServed) String() string         { return "NoteServed" }
 func (a NoteRefusal) String() string      { return words("NoteRefusal", when("of-claim", a.OfClaim)) }
 func (ReportConflict) String() string     { return "ReportConflict" }
+func (a ReportHeld) String() string       { return words("ReportHeld", a.Volume) }
 func (a Report) String() string           { return words("Report", a.Volume) }
 func (a ReportEnd) String() string {
 	return words("ReportEnd", when(fmt.Sprintf("kept=%q", a.Kept), a.Kept != ""))

@@ -50,7 +50,7 @@ import (
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
 //	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [transient]
 //	Written [refusal="..."]                                        why the driver need not be asked
-//	Answer ID [size=BYTES] [sibling=STATE]                         20 are asked for; awaited or refused
+//	Answer ID [size=BYTES] [sibling=STATE [unselected]]            20 are asked for; awaited or refused
 //	SiblingsChecked [sibling=STATE]
 //	Answer [code=CODE [out-of-stock]] [err="..."] [not-asked]      neither: a volume without an ID
 //	VolumeSaved PV [deleting] [finalizer], VolumeSaved err="..." [refused]
@@ -546,7 +546,7 @@ func (a *arguments) siblings() Siblings {
 	if state == NoneAwaited {
 		return Siblings{}
 	}
-	return Siblings{State: state, Err: fmt.Errorf("claim logs is %s", siblingStates[state])}
+	return Siblings{State: state, Unselected: a.has("unselected"), Err: fmt.Errorf("claim logs is %s", siblingStates[state])}
 }
 
 // object takes the object that is waited for.

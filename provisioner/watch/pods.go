@@ -38,7 +38,7 @@ type Pods struct {
 	informer cache.SharedIndexInformer
 }
 
-// byPodClaim indexes Pods with several claims by namespace/name of each.
+// byPodClaim indexes Pods with claims by namespace/name of each.
 const byPodClaim = "claim"
 
 // NewPods returns a cache that is not filled yet. gone is called with each Pod that has several claims and has got a node or
@@ -81,7 +81,7 @@ func trimPod(object any) (any, error) {
 
 func indexPodClaims(object any) ([]string, error) {
 	pod, ok := object.(*Pod)
-	if !ok || len(pod.Claims) < 2 {
+	if !ok {
 		return nil, nil
 	}
 	keys := make([]string, 0, len(pod.Claims))
@@ -94,7 +94,7 @@ func indexPodClaims(object any) ([]string, error) {
 // Knows says whether the cache shows all Pods: it may not be allowed to be filled.
 func (p *Pods) Knows() bool { return p != nil && p.informer.HasSynced() }
 
-// OfClaim returns the Pods without a node that have the claim and others.
+// OfClaim returns the Pods without a node that have the claim.
 func (p *Pods) OfClaim(namespace, name string) []*Pod {
 	if p == nil {
 		return nil

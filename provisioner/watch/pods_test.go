@@ -41,7 +41,7 @@ func TestPodsAreFoundByTheirClaims(t *testing.T) {
 	must(t, err)
 	pods.Fill(t.Context())
 	for claim, want := range map[string][]string{
-		"data": {"web-0"}, "logs": {"web-0", "web-2"}, "web-0-ephemeral": {"web-0"}, "cache": {"web-2"}, "other": nil,
+		"data": {"web-0", "web-1"}, "logs": {"web-0", "web-2"}, "web-0-ephemeral": {"web-0"}, "cache": {"web-2"}, "other": nil,
 	} {
 		var got []string
 		for _, pod := range pods.OfClaim("shop", claim) {

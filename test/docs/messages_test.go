@@ -35,6 +35,7 @@ var said = map[string]string{
 	"FileSystemNotGrown":                               "diskdriver/node/*.go",
 	"VolumeKept":                                       "provisioner/deletion/*.go",
 	"nothing is provisioned or deleted yet":            "provisioner/*.go",
+	"ProvisioningHeld":                                 "provisioner/*.go",
 	"ProvisioningTied":                                 "provisioner/*.go",
 	"ProvisioningTopology":                             "provisioner/*.go",
 	"ProvisioningRefused":                              "provisioner/*.go",
