@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
@@ -43,17 +44,33 @@ func (h *handlers) lead(c *watch.Caches) error {
 	h.p.attempts.Lead(h.p.now())
 	return errors.Join(
 		c.Handle(c.Volumes, watch.OnEvent(h.volumeChanged, h.volumeGone)),
-		c.Handle(c.Claims, watch.OnEvent(h.claimChanged, h.claimGone)),
+		c.Handle(c.Claims, watch.OnUpdate(h.claimChanged, h.claimGone)),
 	)
 }
 
-func (h *handlers) claimChanged(claim *v1.PersistentVolumeClaim) {
+func (h *handlers) claimChanged(old, claim *v1.PersistentVolumeClaim) {
 	h.p.protection.ClaimChanged(claim)
 	h.p.notifyMigration(claim)
-	h.postClaim(claim)
+	if old != nil && old.UID != claim.UID { // it was deleted and created again while the watch was down
+		h.claimGone(old)
+	}
+	if !isNoChange(old, claim) {
+		h.postClaim(claim)
+	}
 	if !request.NeedsVolume(claim) {
 		h.p.siblings.wake(claim)
 	}
+}
+
+// isNoChange says whether a claim was changed and nothing that is read of it: its owner would have an attempt made with each change, whatever
+// the back-off is. What an informer delivers again counts as a change, in case one was missed.
+func isNoChange(old, now *v1.PersistentVolumeClaim) bool {
+	if old == nil || old.ResourceVersion == now.ResourceVersion {
+		return false
+	}
+	before := *old
+	before.ResourceVersion = now.ResourceVersion
+	return equality.Semantic.DeepEqual(&before, now)
 }
 
 // podGone wakes the claims of a Pod that waits for none of them any more.

@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -167,12 +169,17 @@ func (x *claimFixture) createClaim() {
 	}
 }
 
+// versions counts the versions of claims that updateClaim writes.
+var versions atomic.Uint64
+
+func init() { versions.Store(7) } // of those that tests create
+
 // updateClaim writes a new version of the claim.
 func (x *claimFixture) updateClaim(change func(*v1.PersistentVolumeClaim)) {
 	x.t.Helper()
 	claim := x.claim.DeepCopy()
 	change(claim)
-	claim.ResourceVersion = "8"
+	claim.ResourceVersion = strconv.FormatUint(versions.Add(1), 10)
 	if _, err := x.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(x.t.Context(), claim, metav1.UpdateOptions{}); err != nil {
 		x.t.Fatal(err)
 	}
@@ -260,12 +267,33 @@ func TestAClaimWithAVolumeGetsNoSecondOne(t *testing.T) {
 	other := newClaimFixture(t, []answer{made(later, 20*gib, "zone-a")})
 	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
-		x.c.handlers.claimChanged(x.claim)
+		x.c.handlers.claimChanged(nil, x.claim)
 	}
 	other.createClaim()
 	other.awaitVolume(later) // by now the queue has been through the earlier claim
 	if n := x.asked(); n != 1 {
 		t.Errorf("%d CreateVolume calls", n)
+	}
+}
+
+// The owner of a claim that fails can't have it tried more often by changes of what nothing reads.
+func TestANoteOnAClaimIsNoReasonForAnAttempt(t *testing.T) {
+	x := newClaimFixture(t, []answer{refused(codes.InvalidArgument)})
+	x.createClass()
+	x.createClaim()
+	eventually(t, "the claim is refused", x.isWaiting)
+	for n := range 100 {
+		x.updateClaim(func(c *v1.PersistentVolumeClaim) {
+			c.Annotations["note"], c.Labels = strconv.Itoa(n), map[string]string{"note": strconv.Itoa(n)}
+			c.Finalizers = []string{fmt.Sprint("example.com/", n)}
+		})
+	}
+	x.updateClaim(func(c *v1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("30Gi") // which is read
+	})
+	eventually(t, "the claim is refused again", func() bool { return x.asked() > 1 && x.isWaiting() })
+	if n := x.asked(); n != 2 {
+		t.Errorf("%d CreateVolume calls, want one at first and one for the change that is read", n)
 	}
 }
 
