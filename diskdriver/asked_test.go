@@ -116,7 +116,7 @@ func TestWhatAClassSaysIsAskedOfECS(t *testing.T) {
 				case "CreateSnapshotGroup":
 					maps.Copy(want, map[string]string{"DiskId.1": fullID("d-1"), "Name": "new", "ClientToken": "n:group new", "tag csi.alibabacloud.com/group-snapshot": "new"})
 				}
-				maps.Copy(want, map[string]string{"tag ack.aliyun.com": cluster, "tag createdby": "topodisk", "tag k8s.aliyun.com": "true"})
+				maps.Copy(want, map[string]string{"tag ack.aliyun.com": cluster, "tag createdby": "topodisk", "tag k8s.aliyun.com": "true", "tag topodisk.io/cluster": cluster})
 				maps.Copy(want, test.want)
 				maps.DeleteFunc(want, func(_, value string) bool { return value == "" })
 				if diff := cmp.Diff(want, lastAsked(s.sim, test.action)); diff != "" {
@@ -164,7 +164,7 @@ func TestADiskThatLivesWithItsInstance(t *testing.T) {
 				}
 				client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 				s.must(err)
-				_, err = client.Create(t.Context(), disk.Spec{Name: "older", Tags: disk.Tags{disk.ClusterTag: cluster}}, disk.Attempt{Zone: "cn-hangzhou-a", Category: category, Size: 64}, "older")
+				_, err = client.Create(t.Context(), disk.Spec{Name: "older", Tags: disk.Tags{disk.OwnerTag: cluster}}, disk.Attempt{Zone: "cn-hangzhou-a", Category: category, Size: 64}, "older")
 				s.must(err)
 				s.must(s.sim.AddInstance(ecssim.Instance{ID: "i-eed", Zone: "cn-hangzhou-a", Type: "ecs.gn8is.4xlarge"}))
 				for range 2 {

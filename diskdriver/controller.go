@@ -22,6 +22,7 @@ type controller struct {
 	groups *snapshot.GroupController
 
 	config      Config
+	ecs         ECS
 	attachments *attachment.Table // of all accounts
 	attacher    *attachment.Attacher
 }
@@ -43,14 +44,17 @@ type unimplemented struct {
 func newController(config Config, ecs ECS, attachments *attachment.Table) *controller {
 	states := health.NewStates()
 	all := listing.NewDisks(ecs, states.SawAll)
-	taker := snapshot.NewTaker(ecs, config.ExtraTags)
+	owner := config.owner()
+	taker := snapshot.NewTaker(ecs, owner, config.ExtraTags)
 	volumes := volume.NewController(volume.Config{
+		Owner: owner, AllowSnapshotParameter: config.AllowSnapshotParameter,
 		Region: config.Region, ClusterID: config.ClusterID, TopologyKey: config.TopologyKey, Unknown: config.Unknown, ExtraTags: config.ExtraTags,
 		Allowed: config.Allowed,
 		IsFinal: func(ctx context.Context, err error) bool { return isFinal(codeOf(ctx, err)) },
 	}, ecs, ecs, taker, all)
 	snapshots := snapshot.Config{
-		Region: config.Region, ClusterID: config.ClusterID, Unknown: config.Unknown, ExtraTags: config.ExtraTags, CheckTopology: volumes.CheckTopology,
+		Owner: owner, Region: config.Region, ClusterID: config.ClusterID, Unknown: config.Unknown, ExtraTags: config.ExtraTags,
+		CheckTopology: volumes.CheckTopology,
 	}
 	return &controller{
 		volumeController:   volumes,
@@ -58,6 +62,7 @@ func newController(config Config, ecs ECS, attachments *attachment.Table) *contr
 		healthController:   health.NewController(ecs, all, states, volumes.ZoneOffers),
 		groups:             snapshot.NewGroupController(snapshots, ecs),
 		config:             config,
+		ecs:                ecs,
 		attachments:        attachments,
 		attacher:           attachment.New(ecs, attachments),
 	}

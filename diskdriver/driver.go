@@ -33,6 +33,14 @@ type Config struct {
 	Region string
 	// ClusterID is the value of the tag disk.ClusterTag on every disk. Required.
 	ClusterID string
+	// Adopted are values of the tag disk.CreatedByTag: what these programs made
+	// for the cluster before there was a tag disk.OwnerTag is the cluster's own.
+	Adopted []string
+	// RestoreFrom are the IDs of other clusters whose snapshots may be restored.
+	RestoreFrom []string
+	// AllowSnapshotParameter lets a class name the snapshot that its disks are
+	// made from, whosever it is.
+	AllowSnapshotParameter bool
 	// Unknown says what to do with an unknown StorageClass parameter; empty
 	// stands for params.Refuse.
 	Unknown params.Unknown
@@ -63,6 +71,11 @@ type Config struct {
 	// OnReady is called when ECS answers (nil) or why it doesn't, whenever that
 	// changes; nil for none. It must not block.
 	OnReady func(error)
+}
+
+// owner decides what is the cluster's own.
+func (c Config) owner() disk.Owner {
+	return disk.Owner{Region: c.Region, Cluster: c.ClusterID, Adopted: c.Adopted, Sources: c.RestoreFrom}
 }
 
 // known returns what is known of an instance.

@@ -31,7 +31,7 @@ type slow struct {
 func (s *slow) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) { return s.Get(ctx, id) }
 
 func (s *slow) Get(_ context.Context, id disk.ID) (disk.Disk, error) {
-	return disk.Disk{ID: id, State: disk.Available}, nil
+	return disk.Disk{ID: id, State: disk.Available, Tags: disk.Tags{disk.OwnerTag: cluster}}, nil
 }
 
 func (s *slow) Delete(ctx context.Context, id disk.ID) error {

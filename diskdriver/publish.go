@@ -28,6 +28,9 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 		ReadOnly: req.GetReadonly(),
 		Force:    c.config.ForceRegional,
 		Check: func(d disk.Disk) error {
+			if err := c.config.owner().CheckDisk(d); err != nil {
+				return err
+			}
 			return capability.Shareable([]*csi.VolumeCapability{req.GetVolumeCapability()}, d.MultiAttach)
 		},
 	})

@@ -100,7 +100,7 @@ func TestAConnectionIsTrustedNoLongerThanItLasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := disk.Spec{Name: "disk-1", Tags: disk.Tags{disk.HistoryTag: string(disk.HistoryNew)}}
+	spec := disk.Spec{Name: "disk-1", Tags: disk.Tags{disk.HistoryTag: string(disk.HistoryNew), disk.OwnerTag: cluster}}
 	made, err := client.Create(t.Context(), spec, disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20}, "t")
 	if err != nil {
 		t.Fatal(err)

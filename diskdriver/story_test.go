@@ -158,16 +158,20 @@ type story struct {
 	replicas  map[string]*Driver
 	doubted   sync.Map // names that there may be a disk of
 	force     bool
-	waiting   attachment.Limit
-	begun     []<-chan string // answers to calls that were not awaited
-	extra     disk.Tags
-	down      bool
-	key       string
-	told      map[*ecssim.Server]int // calls in the ledger that were told
-	next      string                 // token of the last list of snapshots
-	secret    map[string]string      // of the command's request
-	known     map[disk.InstanceID]disk.Instance
-	caller    any // of the process of the moment
+	adopted   []string
+	sources   []string
+	// anySnapshot lets a class name any snapshot.
+	anySnapshot bool
+	waiting     attachment.Limit
+	begun       []<-chan string // answers to calls that were not awaited
+	extra       disk.Tags
+	down        bool
+	key         string
+	told        map[*ecssim.Server]int // calls in the ledger that were told
+	next        string                 // token of the last list of snapshots
+	secret      map[string]string      // of the command's request
+	known       map[disk.InstanceID]disk.Instance
+	caller      any // of the process of the moment
 }
 
 func (s *story) do(words []string) string {
@@ -307,6 +311,8 @@ func (s *story) given(words []string) {
 			s.config.Doubts.RefuseCreating = ecssim.CreatingActions
 		case "force-regional":
 			s.force = true
+		case "allow-snapshot-parameter":
+			s.anySnapshot = true
 		case "bind-failed-tokens":
 			s.config.BindFailedTokens = true
 		default:
@@ -339,7 +345,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, MostWaiting: s.waiting, ExtraTags: s.extra, Accounts: opener{client}, Nodes: s}, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, Adopted: s.adopted, RestoreFrom: s.sources, AllowSnapshotParameter: s.anySnapshot, MostWaiting: s.waiting, ExtraTags: s.extra, Accounts: opener{client}, Nodes: s}, client)
 	s.must(err)
 }
 

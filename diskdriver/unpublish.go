@@ -11,14 +11,27 @@ import (
 // ControllerUnpublishVolume detaches a disk from a node, or from all if none is
 // named (CSI spec, ControllerUnpublishVolume). It is OK only when ECS shows that
 // the node hasn't the disk, be the node running, stopped or gone; a disk that
-// doesn't exist is on no node.
+// doesn't exist is on no node. A disk of another cluster is left alone, and an error.
 func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	err := c.attacher.Unpublish(ctx, disk.ID(req.GetVolumeId()), disk.InstanceID(req.GetNodeId()))
+	id, node := disk.ID(req.GetVolumeId()), disk.InstanceID(req.GetNodeId())
+	err := c.attacher.Unpublish(ctx, id, node, c.config.owner().CheckNotOthers)
 	if err != nil && disk.KindOf(err) != disk.NotFound {
-		return nil, err
+		return nil, c.untagged(ctx, id, err)
 	}
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// untagged adds to a refusal by RAM how to tag a disk that has lost its tag: the driver detaches one with whatever tags, RAM doesn't.
+func (c *controller) untagged(ctx context.Context, id disk.ID, refusal error) error {
+	if disk.KindOf(refusal) != disk.Denied {
+		return refusal
+	}
+	d, err := c.ecs.GetCached(ctx, id)
+	if err != nil {
+		return refusal
+	}
+	return c.config.owner().Refused(d, refusal)
 }

@@ -31,7 +31,9 @@ func TestADiskOf01IsFoundAfterTheUpgrade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			promise(t, func(t *testing.T, s *story) {
 				row.set(&s.config)
+				s.adopted = []string{disk.Creator}
 				s.start() // anew
+				underOldPolicy(t, s.sim)
 				if row.refuse {
 					s.must(s.sim.SetStock("cn-hangzhou-a", "cloud_essd", 0))
 				}
@@ -40,6 +42,7 @@ func TestADiskOf01IsFoundAfterTheUpgrade(t *testing.T) {
 				before := make(chan struct{})
 				go func() {
 					spec := disk.Spec{Name: "disk-1", Tags: disk.VolumeTags(nil, "disk-1", cluster, "", "")}
+					delete(spec.Tags, disk.OwnerTag)
 					defer close(before)
 					_, _ = client.Create(t.Context(), spec, disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_essd", Size: 20}, disk.NewToken("disk-1", 1))
 				}()
@@ -65,7 +68,7 @@ func TestADiskOf01IsFoundAfterTheUpgrade(t *testing.T) {
 				}
 				s.say("create disk-2 size=20Gi zones=a type=cloud_essd")
 				was, is := asked(s, "disk-1"), asked(s, "disk-2")
-				was["tag "+disk.HistoryTag] = string(disk.HistoryNew)
+				was["tag "+disk.HistoryTag], was["tag "+disk.OwnerTag] = string(disk.HistoryNew), cluster
 				if diff := cmp.Diff(was, is); diff != "" {
 					t.Errorf("a call of the version before and the tag are not a call of this version:\n%s", diff)
 				}

@@ -116,6 +116,7 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 	if err != nil {
 		return err
 	}
+	adopt(ctx, o, client)
 	if o.mode == modeController {
 		return serve(ctx, o, registry, driver, nil, facts, ready)
 	}

@@ -50,6 +50,9 @@ type options struct {
 	unknownParameters string
 	pvTopologyKey     string
 	extraTags         map[string]string
+	adopted           []string
+	restoreFrom       []string
+	anySnapshot       bool
 	allowMkfs         []string
 	allowMount        []string
 	allowed           disk.AllowedOptions // what allowMkfs and allowMount say
@@ -92,6 +95,9 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(params.Refuse), "what to do with an unknown StorageClass parameter: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label with which a zonal PersistentVolume names its zone: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.StringToStringVar(&o.extraTags, "extra-tags", nil, "tags of every disk and snapshot, key=value[,key=value]; a tag with the same key of the class or the claim overrides it; not the driver's own tags (docs/volumes.md)")
+	flags.StringSliceVar(&o.adopted, "adopt-created-by", []string{disk.Creator}, "values of the tag "+disk.CreatedByTag+": disks and snapshots with one of them and this cluster's "+disk.ClusterTag+" count as this cluster's although they have no tag "+disk.OwnerTag+", and disks of PersistentVolumes get that tag at the start; empty once `kubectl topodisk audit` finds none without it (docs/upgrade.md)")
+	flags.StringSliceVar(&o.restoreFrom, "restore-from-clusters", nil, "IDs of other clusters whose snapshots may be restored in this one; the RAM policy must allow it, too (docs/security.md)")
+	flags.BoolVar(&o.anySnapshot, "allow-snapshot-parameter", false, "let StorageClasses name the snapshot that their disks are made from, whosever it is, in the parameter "+params.SnapshotParameter)
 	flags.StringArrayVar(&o.allowMkfs, "allow-mkfs-option", nil, `option that the parameter mkfsOptions of classes may have beyond those of docs/parameters.md, such as "-E packed_meta_blocks", "-O mmp" or "-g"; with a value, such as "-U random", that one alone. It is passed to mkfs as a class has it, so make sure that it does no harm. None can name a file, a directory or a device. Repeat the flag for several, and set it for the controller and all nodes`)
 	flags.StringArrayVar(&o.allowMount, "allow-mount-option", nil, `mount option that volumes may have beyond those of docs/parameters.md, such as norecovery; with a value, such as errors=panic, that one alone. It is passed to mount as a class has it, so make sure that it does no harm. None can name a file or a device, or mount something else. Repeat the flag for several, and set it for the controller and all nodes`)
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish detach a regional disk from a node in another zone that still has it, for example when a zone has failed; only for clusters that fence such nodes")
@@ -186,6 +192,11 @@ func (o *options) validate() error {
 	if err := signature.Version(o.signature).Check(); err != nil {
 		return fmt.Errorf("--signature: %w", err)
 	}
+	for name, list := range map[string][]string{"adopt-created-by": o.adopted, "restore-from-clusters": o.restoreFrom} {
+		if slices.Contains(list, "") {
+			return fmt.Errorf("--%s=%s is not allowed: one of the values is empty", name, strings.Join(list, ","))
+		}
+	}
 	if err := disk.CheckExtra(o.extraTags); err != nil {
 		return fmt.Errorf("--extra-tags: %w", err)
 	}
@@ -236,6 +247,10 @@ func (o *options) driver(accounts diskdriver.Accounts, registry prometheus.Regis
 		Unknown:       params.Unknown(o.unknownParameters),
 		TopologyKey:   o.pvTopologyKey,
 		ForceRegional: o.forceRegional, MostWaiting: attachment.Limit(o.mostWaiting),
+		Adopted:                o.adopted,
+		RestoreFrom:            o.restoreFrom,
+		AllowSnapshotParameter: o.anySnapshot,
+
 		ExtraTags:  o.extraTags,
 		Allowed:    o.allowed,
 		Accounts:   accounts,

@@ -12,7 +12,7 @@ import (
 )
 
 // fence records on a disk, before it is attached, what later calls go by: in disk.HistoryTag that it is in use, and whether the instance
-// may write. It is the one place that looks at the tags of a disk before it is attached; nothing that a tag says keeps a disk
+// may write. It is the one place that looks at these tags of a disk before it is attached; nothing that they say keeps a disk
 // from being detached. Writing is the rule and costs no call, unless a publish for reading was given up. Turned says that the disk was
 // new until now.
 func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turned bool, err error) {
@@ -29,7 +29,7 @@ func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turne
 	if a.table.needsMark(d.ID, p.Instance) {
 		defer a.table.lockMark(d.ID)()
 		if a.table.needsMark(d.ID, p.Instance) { // still
-			mark, turned = nextMark(d, len(set))
+			mark, turned = nextMark(d)
 		}
 	}
 	if mark != "" {
@@ -48,14 +48,15 @@ func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turne
 }
 
 // nextMark is the value of disk.HistoryTag with a nonce of its own for a disk as a read shows it, and whether that turns a new
-// disk into one in use; empty if the tag says what it must go on saying, or there is no room for it beside other tags.
+// disk into one in use; empty if the tag says what it must go on saying, or there is no room for it beside that of a node that reads the
+// disk, which can't do without.
 //
 // Only a disk that is new and free is marked as one whose first attachment the driver makes. One that somebody else has attached may
 // hold data, and so may any without the tag.
-func nextMark(d disk.Disk, others int) (mark string, turned bool) {
+func nextMark(d disk.Disk) (mark string, turned bool) {
 	tag, has := d.Tags[disk.HistoryTag]
 	switch nonce := rand.Text(); {
-	case !has && d.Tags.Room() <= others:
+	case !has && d.Tags.Room() < 2:
 		return "", false
 	case isNew(d) && isFree(d):
 		return disk.InUseMark(nonce), true
@@ -104,7 +105,7 @@ func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenc
 
 // remark sets a new mark, and returns the disk as a read shows it that is later; if there can be no mark, as it is.
 func (a *Attacher) remark(ctx context.Context, d disk.Disk) (disk.Disk, error) {
-	mark, turned := nextMark(d, 0)
+	mark, turned := nextMark(d)
 	if mark == "" {
 		return d, nil
 	}

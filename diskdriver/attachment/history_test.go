@@ -34,6 +34,10 @@ func TestMarksKeepWhatTheTagSays(t *testing.T) {
 		"used":                       {"used-X", nil, "used-", false},
 		"without the tag":            {"", nil, "used-", false},
 		"without the tag, and full":  {"", func(d *disk.Disk) { d.Tags = full }, "", false},
+		"without the tag, and room for a node that reads": {"", func(d *disk.Disk) {
+			d.Tags = maps.Clone(full)
+			delete(d.Tags, "x")
+		}, "", false},
 		"marked, and full": {"in-use-X", func(d *disk.Disk) {
 			d.Tags = maps.Clone(full)
 			delete(d.Tags, "x")
@@ -49,7 +53,7 @@ func TestMarksKeepWhatTheTagSays(t *testing.T) {
 		if row.change != nil {
 			row.change(&d)
 		}
-		got, turned := nextMark(d, 0)
+		got, turned := nextMark(d)
 		if !strings.HasPrefix(got, row.want) || (got == "") != (row.want == "") || got != "" && got == row.tag || turned != row.turned {
 			t.Errorf("%s: %q, turned %v; want %q", name, got, turned, row.want)
 		}

@@ -20,16 +20,24 @@ const (
 // Unpublish detaches a disk from an instance, or from all if none is named. It is nil only when ECS has shown, or said, that the
 // instance hasn't the disk, be the instance running, stopped or gone, and no call can attach it any more. NotFound: the disk doesn't
 // exist.
-func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.InstanceID) error {
+//
+// Check has an error for a disk that is another's, which is left alone. It is not asked of a disk that this process has published, nor if no
+// read shows the disk: ECS decides then.
+func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.InstanceID, check func(disk.Disk) error) error {
 	a.table.begin(ctx, id, instance, detached)
 	ctx, leave, err := a.table.admit(ctx, detached)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if instance != "" && a.table.known(id, instance).phase == unknown && len(a.table.mayHave(id)) == 0 {
+		if d, err := a.ecs.GetCached(ctx, id); err == nil && check(d) != nil {
+			return check(d)
+		}
+	}
 	var d disk.Disk
 	if instance == "" {
-		d, err = a.takeOffAll(ctx, id)
+		d, err = a.takeOffAll(ctx, id, check)
 	} else {
 		d, err = a.takeOff(ctx, id, instance)
 	}
@@ -104,8 +112,11 @@ func (a *Attacher) detach(ctx context.Context, id disk.ID, instance disk.Instanc
 
 // takeOffAll detaches a disk from all instances: those that a read shows, and those that this process knows of, until a read that is
 // later than all calls of other replicas shows none.
-func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID, check func(disk.Disk) error) (disk.Disk, error) {
 	d, err := a.ecs.Get(ctx, id)
+	if err == nil {
+		err = check(d)
+	}
 	for later := false; ; {
 		if err == nil && len(d.Attachments) == 0 && (d.State == disk.Attaching || d.State == disk.Detaching || d.State == disk.Attached) {
 			d, err = a.await(ctx, id, func(d disk.Disk) (bool, error) { return len(d.Attachments) > 0 || d.State == disk.Available, nil })

@@ -42,7 +42,7 @@ func TestAnArchiveTellsWhatItIsOf(t *testing.T) {
 	got, _ := d.Archive("c1")
 	marks := Tags{ClusterTag: "c1", ArchiveOfTag: "d-1", ArchiveStateTag: d.Released}
 	want := SnapshotSpec{Name: "archived-shop-data-d-1", Source: "d-1", ResourceGroupID: "rg-1", Marks: marks, Tags: Tags{
-		ManagedTag: "true", CreatedByTag: Creator, ClusterTag: "c1", ArchiveOfTag: "d-1", ArchiveStateTag: d.Released,
+		ManagedTag: "true", CreatedByTag: Creator, ClusterTag: "c1", OwnerTag: "c1", ArchiveOfTag: "d-1", ArchiveStateTag: d.Released,
 		VolumeNameTag: "pvc-1", ClaimNameTag: "data", ClaimNamespaceTag: "shop",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

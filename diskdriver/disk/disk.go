@@ -52,6 +52,7 @@ type Tags map[string]string
 type Disk struct {
 	ID               ID
 	Name             string // CSI volume name, from the tag VolumeNameTag
+	System           bool   // it is the system disk of an instance, and no volume
 	Zone             Zone   // empty for a regional disk
 	Size             GiB
 	Category         Category

@@ -19,6 +19,7 @@ const (
 	CloneTag          = "csi.alibabacloud.com/clone-of"           // the disk that the disk is a copy of
 	ArchiveTag        = "csi.alibabacloud.com/archive-on-delete"  // forever, or the days for which the disk is kept as a snapshot when it goes
 	HistoryTag        = "topodisk.io/state"                       // HistoryNew, InUseMark or UsedMark
+	OwnerTag          = "topodisk.io/cluster"                     // the ID of the cluster that may change, attach and delete it; see Owner
 	Creator           = "topodisk"                                // the value of CreatedByTag
 	NeverSetTag       = "csi.alibabacloud.com/never-set"          // on nothing: to remove it asks ECS whether it knows a disk or snapshot
 )
@@ -40,7 +41,7 @@ const oldArchiveTag = "csi.alibabacloud.com/volume-delete-autosnapshot-retention
 
 // driverTags are the keys that the driver itself sets, on disks or snapshots.
 var driverTags = []string{
-	ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag, CloneTag, HistoryTag,
+	ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag, CloneTag, HistoryTag, OwnerTag,
 	ArchiveTag, oldArchiveTag, SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag, ArchiveOfTag, ArchiveStateTag,
 }
 
@@ -116,16 +117,17 @@ func (t Tags) counted() int {
 // VolumeTags returns the driver's tags and the user's. A claim's name that is too
 // long for a tag is cut: it is for people, nothing is found by it.
 func VolumeTags(user Tags, volume, cluster, claim, namespace string) Tags {
-	all := Tags{ManagedTag: "true", ClusterTag: cluster, CreatedByTag: Creator, VolumeNameTag: volume}.And(user)
+	all := Tags{ManagedTag: "true", ClusterTag: cluster, OwnerTag: cluster, CreatedByTag: Creator, VolumeNameTag: volume}.And(user)
 	all.SetCut(ClaimNameTag, claim)
 	all.SetCut(ClaimNamespaceTag, namespace)
 	return all
 }
 
 // SnapshotTags returns the marks of a snapshot or a group, the driver's other
-// tags and the user's.
+// tags and the user's. The marks have the cluster's ID. They don't have OwnerTag,
+// so that what was made before there was one is found, too.
 func SnapshotTags(user, marks Tags) Tags {
-	return marks.And(Tags{ManagedTag: "true", CreatedByTag: Creator}).And(user)
+	return marks.And(Tags{ManagedTag: "true", OwnerTag: marks[ClusterTag], CreatedByTag: Creator}).And(user)
 }
 
 // SetCut sets a tag to a text that may be too long for one; empty sets none.

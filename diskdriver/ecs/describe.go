@@ -154,6 +154,7 @@ func fromECS(d sdkecs.Disk) disk.Disk {
 	return disk.Disk{
 		ID:               disk.ID(d.DiskId),
 		Name:             tags[disk.VolumeNameTag],
+		System:           d.Type == "system",
 		Zone:             disk.Zone(d.ZoneId),
 		Size:             disk.GiB(d.Size),
 		Category:         disk.Category(d.Category),

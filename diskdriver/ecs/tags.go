@@ -36,6 +36,26 @@ func (t *tagging) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 	return ofDisk(id, err)
 }
 
+// TagAll is Tag of many disks, with a call for each fifty of them. Those before an
+// error are tagged.
+func (t *tagging) TagAll(ctx context.Context, ids []disk.ID, tags disk.Tags) error {
+	for some := range slices.Chunk(ids, disk.MostTagged) {
+		_, err := transport.TagResources.Send(ctx, t.session, func(r *sdkecs.TagResourcesRequest) {
+			r.ResourceType = "disk"
+			list := texts(some)
+			r.ResourceId = &list
+			r.Tag = tagsToECS(tags, func(key, value string) sdkecs.TagResourcesTag { return sdkecs.TagResourcesTag{Key: key, Value: value} })
+		})
+		for _, id := range some {
+			t.recent.Changed(id)
+		}
+		if err != nil {
+			return ofDisk(some[0], err)
+		}
+	}
+	return nil
+}
+
 // Untag removes tags from a disk. Removal of an absent tag isn't an error.
 func (t *tagging) Untag(ctx context.Context, id disk.ID, keys []string) error {
 	switch {

@@ -187,7 +187,7 @@ func TestSpecCarriesTheDriversTagsAndTheUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := disk.Tags{
-		"k8s.aliyun.com": "true", "ack.aliyun.com": "c1", "createdby": "topodisk", "csi.alibabacloud.com/volume-name": "disk-1",
+		"k8s.aliyun.com": "true", "ack.aliyun.com": "c1", "topodisk.io/cluster": "c1", "createdby": "topodisk", "csi.alibabacloud.com/volume-name": "disk-1",
 		"kubernetes.io/created-for/pvc/name": strings.Repeat("n", 128), "kubernetes.io/created-for/pvc/namespace": "shop", "team": "web",
 	}
 	if diff := cmp.Diff(want, p.Spec("disk-1", "c1").Tags); diff != "" {

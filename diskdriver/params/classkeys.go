@@ -154,7 +154,7 @@ var classKeys = keyTable[Class]{
 	},
 	SnapshotParameter: {
 		set: text(func(p *Class) *disk.SnapshotID { return &p.SnapshotID }), use: use{
-			means:  "The disk is created from this snapshot. Prefer a claim's `dataSource`.",
+			means:  "The disk is created from this snapshot, whosever it is. It is refused unless disk-driver has `--allow-snapshot-parameter`. Prefer a claim's `dataSource`.",
 			values: "ID of a snapshot", without: "the claim's `dataSource`, or an empty disk", rule: "CreateDisk, SnapshotId",
 		},
 	},

@@ -20,12 +20,17 @@ import (
 type GroupController struct {
 	csi.UnimplementedGroupControllerServer
 	config  Config
-	ecs     Groups
+	ecs     groupECS
 	records *creation.Table
 }
 
+type groupECS interface {
+	Groups
+	Disks
+}
+
 // NewGroupController returns a GroupController.
-func NewGroupController(config Config, ecs Groups) *GroupController {
+func NewGroupController(config Config, ecs groupECS) *GroupController {
 	return &GroupController{config: config, ecs: ecs, records: creation.NewTable()}
 }
 
@@ -92,9 +97,15 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 		records: g.records, name: name,
 		id: func(group disk.Group) disk.GroupID { return group.ID },
 		create: func(ctx context.Context, token disk.Token) (disk.GroupID, error) {
+			if err := checkSources(ctx, g.ecs, g.config.Owner, spec.Sources...); err != nil {
+				return "", err
+			}
 			return g.ecs.CreateGroup(ctx, spec, token)
 		},
-		find:    func(ctx context.Context) ([]disk.Group, error) { return g.ecs.FindGroups(ctx, spec.Marks) },
+		find: func(ctx context.Context) ([]disk.Group, error) {
+			groups, err := g.ecs.FindGroups(ctx, spec.Marks)
+			return slices.DeleteFunc(groups, func(group disk.Group) bool { return g.config.Owner.IsOthers(group.Tags) }), err
+		},
 		matches: spec.Matches, whole: func(group disk.Group) bool { return group.Taken() && group.State != disk.Failed },
 		await: func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
 			group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
@@ -148,6 +159,9 @@ func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
 	case err != nil && disk.KindOf(err) != disk.NotFound:
 		return nil, err
 	case err == nil:
+		if err := g.config.Owner.CheckGroup(group); err != nil {
+			return nil, err
+		}
 		if err := namesAll(group, req.GetSnapshotIds()); err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 
 // Config says what snapshots of a cluster have in common.
 type Config struct {
+	Owner     disk.Owner // decides which snapshots are deleted, and of which disks they are taken
 	Region    string
 	ClusterID string
 	Unknown   params.Unknown // what to do with an unknown parameter of a class
@@ -100,6 +101,10 @@ func (c *Controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 		return nil, err
 	case shot.Group != "":
 		return nil, disk.Errorf(disk.Invalid, "snapshot_id: %s is part of the group snapshot %s and goes with it only", id, shot.Group)
+	case err == nil:
+		if err := c.config.Owner.CheckSnapshot(shot); err != nil {
+			return nil, err
+		}
 	}
 	// Only the answer to a deletion proves absence: ECS shows nothing to an
 	// account without the permission to see it.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,15 +18,35 @@ const forCSI = ""
 // Taker takes snapshots of disks: for CSI, and those that the driver needs for
 // itself.
 type Taker struct {
-	ecs       Snapshots
+	ecs       takerECS
+	owner     disk.Owner
 	records   *creation.Table
 	extraTags disk.Tags
 }
 
+type takerECS interface {
+	Snapshots
+	Disks
+}
+
+// checkSources refuses to take snapshots of disks that aren't the cluster's. Of one that no read shows ECS tells.
+func checkSources(ctx context.Context, disks Disks, owner disk.Owner, sources ...disk.ID) error {
+	for _, id := range sources {
+		d, err := disks.GetCached(ctx, id)
+		if err == nil {
+			err = owner.CheckDisk(d)
+		}
+		if err != nil && disk.KindOf(err) != disk.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
 // NewTaker returns a Taker. Every snapshot gets the extra tags, unless it has
 // others of the same keys.
-func NewTaker(ecs Snapshots, extraTags disk.Tags) *Taker {
-	return &Taker{ecs: ecs, records: creation.NewTable(), extraTags: extraTags}
+func NewTaker(ecs takerECS, owner disk.Owner, extraTags disk.Tags) *Taker {
+	return &Taker{ecs: ecs, owner: owner, records: creation.NewTable(), extraTags: extraTags}
 }
 
 // Take makes a snapshot, or finds the one that was made before, and waits until
@@ -37,10 +58,14 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 		records: t.records, name: purpose + spec.Name,
 		id: func(shot disk.Snapshot) disk.SnapshotID { return shot.ID },
 		create: func(ctx context.Context, token disk.Token) (disk.SnapshotID, error) {
+			if err := checkSources(ctx, t.ecs, t.owner, spec.Source); err != nil {
+				return "", err
+			}
 			return t.ecs.CreateSnapshot(ctx, spec, token)
 		},
 		find: func(ctx context.Context) ([]disk.Snapshot, error) {
-			return t.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: spec.Marks})
+			shots, err := t.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: spec.Marks})
+			return slices.DeleteFunc(shots, func(s disk.Snapshot) bool { return t.owner.IsOthers(s.Tags) }), err
 		},
 		matches: spec.Matches, whole: func(disk.Snapshot) bool { return true },
 		await: func(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {

@@ -30,6 +30,9 @@ func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if err != nil {
 		return disk.Disk{}, del.unseen(ctx, id, err)
 	}
+	if err := del.owner.CheckDisk(d); err != nil {
+		return d, err
+	}
 	spec, wanted := d.Archive(del.clusterID)
 	if !wanted {
 		return d, nil

@@ -38,6 +38,7 @@ const (
 // temporaries are the snapshots through which disks are copied.
 type temporaries struct {
 	clusterID string
+	owner     disk.Owner
 	snapshots Snapshots
 	taker     Taker
 	disks     Disks
@@ -95,6 +96,10 @@ func (t *temporaries) release(ctx context.Context, d disk.Disk) {
 
 // discard deletes a temporary snapshot.
 func (t *temporaries) discard(ctx context.Context, shot disk.Snapshot, why string) {
+	if err := t.owner.CheckSnapshot(shot); err != nil {
+		klog.ErrorS(err, "A temporary snapshot is not deleted", "snapshot", shot.ID, "why", why)
+		return
+	}
 	if err := t.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
 		klog.ErrorS(err, "A temporary snapshot is left to the next sweep", "snapshot", shot.ID, "why", why)
 		return

@@ -17,10 +17,13 @@ import (
 type Config struct {
 	Region      string
 	ClusterID   string
+	Owner       disk.Owner     // decides which disks are changed and deleted, and which snapshots restored
 	TopologyKey string         // under which a PersistentVolume names its zone, if the requirement has it
 	Unknown     params.Unknown // what to do with an unknown parameter of a class
 	ExtraTags   disk.Tags      // of every disk, unless its class says otherwise of a key
 	Allowed     disk.AllowedOptions
+	// AllowSnapshotParameter lets params.SnapshotParameter name any snapshot.
+	AllowSnapshotParameter bool
 	// IsFinal says whether callers take the error of a create for the end of it.
 	IsFinal func(context.Context, error) bool
 }
@@ -41,10 +44,10 @@ type Controller struct {
 // NewController returns a Controller of one account that remembers nothing.
 func NewController(config Config, ecs ECS, snapshots Snapshots, taker Taker, all *listing.Disks) *Controller {
 	c := &Controller{config: config, ecs: ecs, offers: newOffers(), all: all}
-	c.deleter = deleter{clusterID: config.ClusterID, ecs: ecs, snapshots: snapshots, taker: taker}
+	c.deleter = deleter{clusterID: config.ClusterID, owner: config.Owner, ecs: ecs, snapshots: snapshots, taker: taker}
 	c.creator = creator{config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: c.offers, deleter: c.deleter}
 	c.creator.temporaries = &temporaries{
-		clusterID: config.ClusterID, snapshots: snapshots, taker: taker, disks: ecs, named: c.creator.named, idle: make(map[string]idle),
+		clusterID: config.ClusterID, owner: config.Owner, snapshots: snapshots, taker: taker, disks: ecs, named: c.creator.named, idle: make(map[string]idle),
 	}
 	return c
 }

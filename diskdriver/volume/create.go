@@ -212,6 +212,10 @@ func (c *creator) parameters(req *csi.CreateVolumeRequest) (params.Class, error)
 	if class.Region != "" && class.Region != c.config.Region {
 		return class, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", class.Region, c.config.Region)
 	}
+	if class.SnapshotID != "" && !c.config.AllowSnapshotParameter {
+		return class, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed: a class names a snapshot only with --allow-snapshot-parameter; a claim can have a VolumeSnapshot as its dataSource",
+			params.SnapshotParameter, class.SnapshotID)
+	}
 	if err := disk.CheckRoom("diskTags", class.Tags, c.config.ExtraTags); err != nil {
 		return class, err
 	}
@@ -291,13 +295,16 @@ func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creat
 func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk, bool, error) {
 	disks, err := c.ecs.Named(ctx, name, proof)
 	record := c.creations.Of(name, time.Now())
-	disks = slices.DeleteFunc(disks, func(d disk.Disk) bool { return record.IsDeleted(d.ID) })
+	disks = slices.DeleteFunc(disks, func(d disk.Disk) bool { return record.IsDeleted(d.ID) || c.config.Owner.IsOthers(d.Tags) })
 	switch {
 	case err != nil:
 		return disk.Disk{}, false, executor.Unread(err)
 	case len(disks) == 0:
 		return disk.Disk{}, false, nil
 	case len(disks) == 1:
+		if err := c.config.Owner.CheckDisk(disks[0]); err != nil {
+			return disk.Disk{}, false, err
+		}
 		return disks[0], true, nil
 	}
 	var ids []string

@@ -51,7 +51,7 @@ type noSnapshots struct{ Snapshots }
 type others struct{ ECS }
 
 func newTestController(ecs ECS) *Controller {
-	config := Config{Region: "cn-hangzhou", ClusterID: cluster, TopologyKey: topology.WellKnownZoneKey, Unknown: params.Refuse, IsFinal: func(_ context.Context, err error) bool {
+	config := Config{Region: "cn-hangzhou", ClusterID: cluster, Owner: disk.Owner{Cluster: cluster}, TopologyKey: topology.WellKnownZoneKey, Unknown: params.Refuse, IsFinal: func(_ context.Context, err error) bool {
 		switch disk.KindOf(err) {
 		case disk.Pending, disk.Throttled, disk.Unreachable, disk.UnknownOutcome:
 			return false
@@ -202,7 +202,7 @@ func TestWantOfStockAfterADoubtfulCallIsNoProof(t *testing.T) {
 
 func TestWantOfStockAfterAnAnswerThatMayBeLostIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20}
+		made := disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20, Tags: disk.Tags{disk.OwnerTag: cluster}}
 		sold := disk.Errorf(disk.OutOfStock, "sold out")
 		s := &scripted{made: made}
 		c := scriptedController(s)
@@ -238,7 +238,7 @@ func TestADoubtfulCallsDiskThatShowsUpIsTheVolume(t *testing.T) {
 	if disk.KindOf(err) != disk.Pending {
 		t.Fatalf("before it shows: %v", err)
 	}
-	s.named = []disk.Disk{{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20}}
+	s.named = []disk.Disk{{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20, Tags: disk.Tags{disk.OwnerTag: cluster}}}
 	response, err := c.CreateVolume(t.Context(), inZones("a"))
 	if err != nil || response.Volume.VolumeId != "d-1" {
 		t.Errorf("got %v, %v", response, err)

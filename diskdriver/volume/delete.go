@@ -20,7 +20,7 @@ const (
 )
 
 // DeleteVolume deletes a disk. A volume that doesn't exist is deleted (CSI
-// spec, DeleteVolume). A disk that is attached is left alone:
+// spec, DeleteVolume), and one that isn't the cluster's is not. A disk that is attached is left alone:
 // FailedPrecondition, which names who has it. A disk that ECS is still making
 // is waited for. One whose class wants so is kept as a snapshot, which is safe
 // before the disk goes, and the temporary snapshot of a copy goes before it. A
@@ -53,6 +53,7 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 // deleter deletes disks.
 type deleter struct {
 	clusterID string
+	owner     disk.Owner
 	ecs       ECS
 	snapshots Snapshots
 	taker     Taker

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -15,8 +16,11 @@ func (c *Controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	d, err := c.ecs.Get(ctx, disk.ID(req.GetVolumeId()))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case d.System:
+		return nil, &disk.Error{Disk: d.ID, Kind: disk.NotFound, Err: errors.New("it is the system disk of an instance, and no volume")}
 	}
 	return &csi.ControllerGetVolumeResponse{
 		Volume: c.volume(d),

@@ -36,7 +36,7 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	m := modifier{c.ecs}
+	m := modifier{c.ecs, c.config.Owner}
 	for range mostMoves {
 		steps, err := m.settled(ctx, id, change)
 		if err != nil {
@@ -57,7 +57,10 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 }
 
 // modifier takes the steps of a change of one disk.
-type modifier struct{ ecs ECS }
+type modifier struct {
+	ecs   ECS
+	owner disk.Owner
+}
 
 // settled returns what is left to do when no move is under way: one that is
 // would leave the disk otherwise than ECS shows it now.
@@ -88,6 +91,9 @@ func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (
 func (m modifier) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
 	d, err := m.ecs.Get(ctx, id)
 	if err != nil {
+		return disk.Steps{}, false, err
+	}
+	if err := m.owner.CheckDisk(d); err != nil {
 		return disk.Steps{}, false, err
 	}
 	steps, err := change.Plan(d)

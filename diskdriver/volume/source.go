@@ -16,6 +16,7 @@ type source struct {
 	snapshot disk.SnapshotID
 	volume   disk.ID
 	size     disk.GiB // 0: not known
+	any      bool     // the class names the snapshot, which the operator allows for any
 }
 
 // checkSource refuses a source that can't be one, or that ECS never had: its IDs
@@ -41,7 +42,7 @@ func checkSource(content *csi.VolumeContentSource) error {
 // Pending: the snapshot can't be used yet.
 func (c *creator) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
 	content := req.GetVolumeContentSource()
-	s := source{snapshot: class.SnapshotID}
+	s := source{snapshot: class.SnapshotID, any: class.SnapshotID != ""}
 	switch {
 	case content.GetSnapshot() != nil:
 		id := disk.SnapshotID(content.GetSnapshot().GetSnapshotId())
@@ -67,6 +68,9 @@ func (c *creator) readSource(ctx context.Context, s *source) error {
 	switch {
 	case s.volume != "":
 		d, err := c.ecs.Get(ctx, s.volume)
+		if err == nil {
+			err = c.config.Owner.CheckDisk(d)
+		}
 		s.size = d.Size
 		return err
 	case s.snapshot != "":
@@ -75,6 +79,8 @@ func (c *creator) readSource(ctx context.Context, s *source) error {
 		switch {
 		case err != nil:
 			return err
+		case !s.any && c.config.Owner.CheckRestore(shot) != nil:
+			return c.config.Owner.CheckRestore(shot)
 		case shot.State == disk.Failed:
 			return disk.Errorf(disk.Invalid, "snapshot %s has failed, and nothing can be made from it", shot.ID)
 		case !shot.Usable:

@@ -38,7 +38,7 @@ type rule struct {
 // rules has a row for every package of the product. A pattern that ends in /
 // stands for all packages below it.
 var rules = map[string]rule{
-	"diskdriver/disk":       {},
+	"diskdriver/disk":       {allowed: []string{module + "/internal/shell"}},
 	"diskdriver/suspension": {},
 	"diskdriver/params":     {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/listing":    {allowed: []string{module + "/diskdriver/disk"}},
@@ -153,6 +153,10 @@ var rules = map[string]rule{
 		unreached: []string{ecsSDK},
 	},
 	"diskdriver/ecs/ratelimit": {allowed: []string{module + "/diskdriver/disk"}},
+	"diskdriver/adoption": {
+		allowed:   []string{module + "/diskdriver/disk", clientGo, "k8s.io/apimachinery", klog},
+		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
+	},
 	"diskdriver/nodefacts": {
 		allowed: []string{module + "/diskdriver/disk", module + "/internal/leader", module + "/topology", clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", klog},

@@ -84,7 +84,7 @@ func newWorkload(t *testing.T, change func(*ecssim.Config)) *workload {
 }
 
 func create(ctx context.Context, c *ecs.Client, name string) (disk.Disk, error) {
-	spec := disk.Spec{Name: name, Tags: disk.Tags{disk.VolumeNameTag: name, disk.ClusterTag: cluster}}
+	spec := disk.Spec{Name: name, Tags: disk.Tags{disk.VolumeNameTag: name, disk.ClusterTag: cluster, disk.OwnerTag: cluster}}
 	return c.Create(ctx, spec, disk.Attempt{Zone: zone, Category: "cloud_essd", Level: disk.PL1, Size: 20}, disk.NewToken(name, 1))
 }
 

@@ -447,6 +447,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 			"coordination.k8s.io/leases[topodisk-node-facts-diskplugin-csi-alibabacloud-com]: get update watch",
 		},
 		"kube-system/topodisk-driver": {"/events[]: create patch"},
+		"topodisk-adoption":           {"/persistentvolumes[]: list"},
 		"topodisk-attacher": {
 			"/persistentvolumes[]: list watch patch",
 			"storage.k8s.io/csinodes[]: list watch",

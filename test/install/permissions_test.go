@@ -12,7 +12,7 @@ import (
 // The chart's two accounts, and whom each role of theirs is for, by the end of its name.
 var accounts = map[string]map[string]string{
 	"topodisk-controller": {
-		"cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver",
+		"adoption": "disk-driver", "cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver",
 		"provisioner": "disk-provisioner", "journal": "disk-provisioner", "capacities": "disk-provisioner", "leader-election": "disk-provisioner",
 		"attacher": "csi-attacher", "resizer": "csi-resizer", "snapshotter": "csi-snapshotter",
 	},

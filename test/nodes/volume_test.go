@@ -121,10 +121,10 @@ func (s *scene) ecs() *ecs.Client {
 	return client
 }
 
-// smallDisk makes a disk in the first zone by hand.
+// smallDisk makes a disk in the first zone by hand, with the tag that an operator gives it for the cluster.
 func (s *scene) smallDisk() string {
 	s.Helper()
-	d, err := s.ecs().Create(s.Context(), disk.Spec{Name: "by-hand", Tags: disk.Tags{disk.ClaimNamespaceTag: s.Namespace}},
+	d, err := s.ecs().Create(s.Context(), disk.Spec{Name: "by-hand", Tags: disk.Tags{disk.ClaimNamespaceTag: s.Namespace, disk.OwnerTag: simulator.ClusterID}},
 		disk.Attempt{Zone: disk.Zone(s.ZoneOf(here)), Category: disk.ESSD, Level: disk.PL0, Size: 1}, disk.Token(rand.Text()))
 	s.Must(err)
 	return string(d.ID)
