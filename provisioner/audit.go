@@ -70,8 +70,8 @@ func (s auditSource) Listing(ctx context.Context) (audit.Listing, error) {
 		return audit.Listing{}, fmt.Errorf("ListVolumes: %w", err)
 	}
 	l := audit.Listing{Unread: []audit.Unread{{
-		What: "snapshots and attachments", Reason: "the driver's ListVolumes doesn't have them; `kubectl topodisk audit` does",
-		Kinds: []audit.Kind{audit.SnapshotWithoutContent, audit.LeftoverCopy, audit.Archive, audit.UnwantedAttachment},
+		What: "snapshots, attachments and tags", Reason: "the driver's ListVolumes doesn't have them; `kubectl topodisk audit` does",
+		Kinds: []audit.Kind{audit.SnapshotWithoutContent, audit.LeftoverCopy, audit.Archive, audit.UnwantedAttachment, audit.WithoutOwner},
 	}}}
 	for _, entry := range entries {
 		l.Disks = append(l.Disks, diskOf(entry))

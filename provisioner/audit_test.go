@@ -86,7 +86,7 @@ func TestAuditKnowsTheVolumeName(t *testing.T) {
 	pv := testVolume("d-1")
 	pv.Annotations[request.AnnVolumeName] = r.Create.Name
 	c := audit.Cluster{Driver: driverName, Requests: auditRequests([]*request.Request{r}), Volumes: []v1.PersistentVolume{*pv}}
-	report, err := audit.Compare(audit.Listing{Disks: []audit.Disk{{ID: "d-1", Cluster: "c1"}}}, c, audit.Options{})
+	report, err := audit.Compare(audit.Listing{Disks: []audit.Disk{{ID: "d-1", Cluster: "c1", Owner: "c1"}}}, c, audit.Options{})
 	must(t, err)
 	if len(report.Findings) > 0 {
 		t.Errorf("found %+v", report.Findings)

@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 // Listing is what ECS shows of one region to one account.
@@ -28,6 +30,7 @@ type Listing struct {
 type Disk struct {
 	ID       string
 	Cluster  string // the ID of the cluster that made it, by its tag; empty if it has none
+	Owner    string // the ID of the cluster whose driver may change it, by its tag topodisk.io/cluster; empty if it has none
 	Name     string // the CSI volume name, by its tag; empty if it has none
 	Type     string // the category, such as cloud_essd
 	Level    string // the performance level; empty if it has none
@@ -44,6 +47,7 @@ type Disk struct {
 type Snapshot struct {
 	ID      string
 	Cluster string // as of a Disk
+	Owner   string // as of a Disk
 	Name    string // the CSI snapshot name, or that of the group; empty if it has none
 	Disk    string // that it was made of
 	Group   string // empty if it was made alone
@@ -103,6 +107,7 @@ const (
 	SnapshotWithoutContent Kind = "SnapshotWithoutContent"
 	LeftoverCopy           Kind = "LeftoverCopy"
 	UnwantedAttachment     Kind = "UnwantedAttachment"
+	WithoutOwner           Kind = "WithoutOwner"
 	KeptVolume             Kind = "KeptVolume"
 	Archive                Kind = "Archive"
 	UnderWay               Kind = "UnderWay"
@@ -110,8 +115,11 @@ const (
 
 // Kinds are all kinds, in the order of a report.
 func Kinds() []Kind {
-	return []Kind{DiskWithoutVolume, VolumeWithoutDisk, SnapshotWithoutContent, LeftoverCopy, UnwantedAttachment, KeptVolume, Archive, UnderWay}
+	return []Kind{DiskWithoutVolume, VolumeWithoutDisk, SnapshotWithoutContent, LeftoverCopy, UnwantedAttachment, WithoutOwner, KeptVolume, Archive, UnderWay}
 }
+
+// ownerTag says which cluster's driver may change a disk or snapshot.
+const ownerTag = "topodisk.io/cluster"
 
 var texts = map[Kind]string{
 	DiskWithoutVolume:      "disk without PersistentVolume",
@@ -119,6 +127,7 @@ var texts = map[Kind]string{
 	SnapshotWithoutContent: "snapshot without VolumeSnapshotContent",
 	LeftoverCopy:           "leftover temporary copy",
 	UnwantedAttachment:     "unwanted attachment",
+	WithoutOwner:           "no tag " + ownerTag,
 	KeptVolume:             "PersistentVolume without claim",
 	Archive:                "archive",
 	UnderWay:               "under way",
@@ -169,8 +178,10 @@ type Report struct {
 	// Unnamed are disks with this cluster's ID and without a volume name or a PersistentVolume, and disks of no cluster: neither is judged.
 	Unnamed  int       `json:"unnamedDisks"`
 	Findings []Finding `json:"findings"`
-	Others   []Other   `json:"otherClusters,omitempty"`
-	Unread   []Unread  `json:"unread,omitempty"`
+	// TagCommands tag what has no owner for this cluster: by them an operator makes it the cluster's.
+	TagCommands []shell.Command `json:"tagCommands,omitempty"`
+	Others      []Other         `json:"otherClusters,omitempty"`
+	Unread      []Unread        `json:"unread,omitempty"`
 	// Confirmed says that what needs an action was found twice, so that nothing is named that was being made or deleted.
 	Confirmed bool   `json:"confirmed"`
 	Currency  string `json:"currency,omitempty"`

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -19,6 +20,8 @@ type Options struct {
 	// DefaultCluster if none of them has any.
 	Clusters       []string
 	DefaultCluster string
+	// TagCommand returns the command that tags resources (disk, snapshot or snapshotgroup) for a cluster; nil: none is told.
+	TagCommand func(resource, cluster string, ids []string) shell.Command
 	// Region is the ECS region that was read; a PersistentVolume of another one is not judged. Empty: all are of it.
 	Region string
 }
@@ -56,13 +59,14 @@ func Compare(l Listing, c Cluster, o Options) (*Report, error) {
 		return nil, err
 	}
 	e.report = &Report{Clusters: clusters, Findings: []Finding{}, Unread: unread}
-	for _, judge := range []func(){e.judgeRequests, e.judgeDisks, e.judgeVolumes, e.judgeAttachments, e.judgeSnapshots} {
+	for _, judge := range []func(){e.judgeRequests, e.judgeDisks, e.judgeVolumes, e.judgeAttachments, e.judgeSnapshots, e.judgeOwners} {
 		judge()
 	}
 	e.report.Findings = slices.DeleteFunc(e.report.Findings, func(f Finding) bool { return hides(e.report.Unread, f.Kind) })
 	slices.SortFunc(e.report.Findings, func(x, y Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(Kinds(), x.Kind), slices.Index(Kinds(), y.Kind)), cmp.Compare(x.ID, y.ID), cmp.Compare(x.since, y.since))
 	})
+	e.report.TagCommands = e.tagCommands()
 	slices.SortFunc(e.report.Others, func(x, y Other) int { return cmp.Compare(x.Cluster, y.Cluster) })
 	return e.report, nil
 }

@@ -32,8 +32,8 @@ func named(r *Report) (all []string) {
 
 func TestCompare(t *testing.T) {
 	old := noon.Add(-24 * time.Hour)
-	orphan := Disk{ID: "d-1", Cluster: thisCluster, Name: "disk-" + uid("x", 1), Created: old}
-	held := Disk{ID: "d-1", Cluster: thisCluster, Name: "n", Instances: []string{"i-1"}}
+	orphan := Disk{ID: "d-1", Cluster: thisCluster, Owner: thisCluster, Name: "disk-" + uid("x", 1), Created: old}
+	held := Disk{ID: "d-1", Cluster: thisCluster, Owner: thisCluster, Name: "n", Instances: []string{"i-1"}}
 	pv := func(change ...func(*corev1.PersistentVolume)) []corev1.PersistentVolume {
 		v := pvOf("d-1", "n", "data", old)
 		for _, c := range change {
@@ -51,7 +51,7 @@ func TestCompare(t *testing.T) {
 	attach := func(node string) []storagev1.VolumeAttachment {
 		return []storagev1.VolumeAttachment{{Spec: storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("d-1")}}}}
 	}
-	shot := Snapshot{ID: "s-1", Cluster: thisCluster, Name: "snapshot-" + uid("v", 1), Created: old}
+	shot := Snapshot{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Name: "snapshot-" + uid("v", 1), Created: old}
 	member := shot
 	member.Group, member.Name = "ssg-1", "groupsnapshot-x"
 	claim := func(volume string) []corev1.PersistentVolumeClaim {
@@ -76,9 +76,9 @@ func TestCompare(t *testing.T) {
 			want: []string{"DiskWithoutVolume d-1", "VolumeWithoutDisk d-2"}},
 		"a disk that a claim waits for":       {disks: []Disk{orphan}, cluster: Cluster{Claims: claim("")}},
 		"the second disk of a bound claim":    {disks: []Disk{orphan}, cluster: Cluster{Claims: claim("d-2")}, want: []string{"DiskWithoutVolume d-1"}},
-		"a name of the UID's beginning":       {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Name: "disk-x4f6b0001", Created: old}}, cluster: Cluster{Claims: claim("")}},
-		"a young disk":                        {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Name: "n", Created: noon.Add(-time.Minute)}}, want: []string{"UnderWay d-1"}},
-		"no volume name, no cluster, another": {disks: []Disk{{ID: "d-1", Cluster: thisCluster}, {ID: "d-2"}, {ID: "d-3", Cluster: "c-dead", Name: "n"}}},
+		"a name of the UID's beginning":       {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Owner: thisCluster, Name: "disk-x4f6b0001", Created: old}}, cluster: Cluster{Claims: claim("")}},
+		"a young disk":                        {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Owner: thisCluster, Name: "n", Created: noon.Add(-time.Minute)}}, want: []string{"UnderWay d-1"}},
+		"no volume name, no cluster, another": {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Owner: thisCluster}, {ID: "d-2"}, {ID: "d-3", Cluster: "c-dead", Name: "n"}}},
 
 		"a PersistentVolume of its own": {cluster: Cluster{Volumes: pv()}, disks: []Disk{{ID: "d-9"}}, want: []string{"VolumeWithoutDisk d-1"}},
 		"of another region":             {cluster: Cluster{Volumes: pv(inZone("cn-beijing-h"))}, region: "cn-hangzhou", disks: []Disk{{ID: "d-9"}}},
@@ -89,7 +89,7 @@ func TestCompare(t *testing.T) {
 		})}, region: "cn-hangzhou", disks: []Disk{{ID: "d-9"}}},
 		"being deleted":                  {cluster: Cluster{Volumes: pv(released(time.Minute, corev1.PersistentVolumeReclaimDelete))}, disks: []Disk{{ID: "d-9"}}},
 		"released long ago":              {cluster: Cluster{Volumes: pv(released(time.Hour, corev1.PersistentVolumeReclaimDelete))}, disks: []Disk{{ID: "d-9"}}, want: []string{"VolumeWithoutDisk d-1"}},
-		"released and kept":              {cluster: Cluster{Volumes: pv(released(time.Minute, corev1.PersistentVolumeReclaimRetain))}, disks: []Disk{{ID: "d-1"}}, want: []string{"KeptVolume d-1"}},
+		"released and kept":              {cluster: Cluster{Volumes: pv(released(time.Minute, corev1.PersistentVolumeReclaimRetain))}, disks: []Disk{{ID: "d-1", Owner: thisCluster}}, want: []string{"KeptVolume d-1"}},
 		"released and kept without disk": {cluster: Cluster{Volumes: pv(released(time.Minute, corev1.PersistentVolumeReclaimRetain))}, disks: []Disk{{ID: "d-9"}}, want: []string{"VolumeWithoutDisk d-1"}},
 
 		"attached without a reason":    {disks: []Disk{held}, cluster: Cluster{Volumes: pv(), CSINodes: nodes}, want: []string{"UnwantedAttachment d-1"}},
@@ -104,7 +104,7 @@ func TestCompare(t *testing.T) {
 		"with a Pod elsewhere":  {disks: []Disk{held}, cluster: Cluster{Volumes: pv(), CSINodes: nodes, Pods: []corev1.Pod{podOf("p", "node-2", "data")}}, want: []string{"UnwantedAttachment d-1"}},
 		"in use by the kubelet": {disks: []Disk{held}, cluster: Cluster{Volumes: pv(), Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "cn-hangzhou.i-1"},
 			Status: corev1.NodeStatus{VolumesInUse: []corev1.UniqueVolumeName{"kubernetes.io/csi/" + driver + "^d-1"}}}}}},
-		"an orphan that is attached": {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Name: "n", Created: old, Instances: []string{"i-1"}}}, want: []string{"DiskWithoutVolume d-1"}},
+		"an orphan that is attached": {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Owner: thisCluster, Name: "n", Created: old, Instances: []string{"i-1"}}}, want: []string{"DiskWithoutVolume d-1"}},
 
 		"a snapshot of its own":            {snapshots: []Snapshot{shot}, want: []string{"SnapshotWithoutContent s-1"}},
 		"with a content":                   {snapshots: []Snapshot{shot}, cluster: Cluster{Contents: []Content{{Handle: "s-1"}}}},
@@ -113,13 +113,14 @@ func TestCompare(t *testing.T) {
 		"a member of a group":              {snapshots: []Snapshot{member}, cluster: Cluster{Contents: []Content{{Handle: "ssg-1", Group: true}}}},
 		"a member of a group in the make":  {snapshots: []Snapshot{member}, cluster: Cluster{Contents: []Content{{SnapshotUID: "u", Group: true}}}},
 		"a member of no group":             {snapshots: []Snapshot{member}, want: []string{"SnapshotWithoutContent s-1"}},
-		"an archive":                       {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Archive: true}}, want: []string{"Archive s-1"}},
-		"a snapshot of another, by hand":   {snapshots: []Snapshot{{ID: "s-1", Cluster: "c-dead", Name: "n"}, {ID: "s-2", Cluster: thisCluster}}},
-		"a copy that was left":             {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Copy: "n", Created: old}}, want: []string{"LeftoverCopy s-1"}},
-		"a copy of now":                    {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Copy: "n", Created: noon.Add(-time.Hour)}}},
-		"a copy that is not taken yet":     {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Copy: "n"}}},
-		"a copy that is requested":         {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Copy: "n", Created: old}}, cluster: Cluster{Requests: []Request{{Name: "n"}}}, want: []string{"UnderWay n"}},
-		"a copy whose disk is being made":  {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Copy: "n", Created: old}}, disks: []Disk{{ID: "d-1", Name: "n", Creating: true}}},
+		"an archive":                       {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Archive: true}}, want: []string{"Archive s-1"}},
+		"no tag of its owner":              {disks: []Disk{{ID: "d-1", Cluster: thisCluster, Name: "n"}}, cluster: Cluster{Volumes: []corev1.PersistentVolume{pvOf("d-1", "", "a", old)}}, want: []string{"WithoutOwner d-1"}},
+		"a snapshot of another, by hand":   {snapshots: []Snapshot{{ID: "s-1", Cluster: "c-dead", Name: "n"}, {ID: "s-2", Cluster: thisCluster, Owner: thisCluster}}},
+		"a copy that was left":             {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Copy: "n", Created: old}}, want: []string{"LeftoverCopy s-1"}},
+		"a copy of now":                    {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Copy: "n", Created: noon.Add(-time.Hour)}}},
+		"a copy that is not taken yet":     {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Copy: "n"}}},
+		"a copy that is requested":         {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Copy: "n", Created: old}}, cluster: Cluster{Requests: []Request{{Name: "n"}}}, want: []string{"UnderWay n"}},
+		"a copy whose disk is being made":  {snapshots: []Snapshot{{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Copy: "n", Created: old}}, disks: []Disk{{ID: "d-1", Name: "n", Creating: true}}},
 		"what needs what was not read":     {disks: []Disk{orphan}, cluster: Cluster{Unread: []Unread{{What: "x", Kinds: []Kind{DiskWithoutVolume}}}}},
 		"kept, though ECS was not read":    {cluster: Cluster{Volumes: pv(released(time.Hour, corev1.PersistentVolumeReclaimRetain)), Unread: []Unread{{What: "ECS", Kinds: Kinds()[:5]}}}, want: []string{"KeptVolume d-1"}},
 		"not lost, though ECS wasn't read": {cluster: Cluster{Volumes: pv(), Unread: []Unread{{What: "ECS", Kinds: Kinds()[:5]}}}},
@@ -214,7 +215,7 @@ func TestWhoseDisks(t *testing.T) {
 func TestConfirmDistinguishesAttachments(t *testing.T) {
 	report := func(detached string) *Report {
 		c := Cluster{Driver: driver, At: noon, Volumes: []corev1.PersistentVolume{pvOf("d-1", "", "a", noon)}}
-		r, err := Compare(Listing{Disks: []Disk{{ID: "d-1", Instances: []string{"i-1"}, Detached: detached}}}, c, ofThisCluster)
+		r, err := Compare(Listing{Disks: []Disk{{ID: "d-1", Owner: thisCluster, Instances: []string{"i-1"}, Detached: detached}}}, c, ofThisCluster)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,16 +236,16 @@ func TestPrint(t *testing.T) {
 	kept.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("40Gi")}
 	listing := Listing{
 		Disks: []Disk{
-			{ID: "d-orphan", Cluster: thisCluster, Name: "disk-1", Type: "cloud_essd", Level: "PL1", Zone: "cn-hangzhou-h", GiB: 100, Created: ago(50 * 24 * time.Hour), Instances: []string{"i-1"}},
-			{ID: "d-strange", Cluster: thisCluster, Name: "disk-2", Type: "cloud_new", Zone: "cn-hangzhou-i", GiB: 20, Created: ago(time.Hour)},
-			{ID: "d-kept", Cluster: thisCluster, Name: "disk-3", Type: "cloud_essd", Level: "PL0", Zone: "cn-hangzhou-h", GiB: 40},
-			{ID: "d-held", Type: "cloud_auto", Zone: "cn-hangzhou-h", GiB: 20, Instances: []string{"i-9"}},
+			{ID: "d-orphan", Cluster: thisCluster, Owner: thisCluster, Name: "disk-1", Type: "cloud_essd", Level: "PL1", Zone: "cn-hangzhou-h", GiB: 100, Created: ago(50 * 24 * time.Hour), Instances: []string{"i-1"}},
+			{ID: "d-strange", Cluster: thisCluster, Owner: thisCluster, Name: "disk-2", Type: "cloud_new", Zone: "cn-hangzhou-i", GiB: 20, Created: ago(time.Hour)},
+			{ID: "d-kept", Cluster: thisCluster, Owner: thisCluster, Name: "disk-3", Type: "cloud_essd", Level: "PL0", Zone: "cn-hangzhou-h", GiB: 40},
+			{ID: "d-held", Owner: thisCluster, Type: "cloud_auto", Zone: "cn-hangzhou-h", GiB: 20, Instances: []string{"i-9"}},
 			{ID: "d-dead1", Cluster: "c-dead", Name: "x", Type: "cloud_essd", GiB: 10}, {ID: "d-dead2", Cluster: "c-dead", Type: "cloud_essd", GiB: 30}, {ID: "d-free"},
 		},
 		Snapshots: []Snapshot{
-			{ID: "s-1", Cluster: thisCluster, Name: "snapshot-1", Disk: "d-x", GiB: 100, Created: ago(90 * time.Minute)},
-			{ID: "s-2", Cluster: thisCluster, Copy: "disk-9", Disk: "d-x", GiB: 100, Created: ago(26 * time.Hour)},
-			{ID: "s-3", Cluster: thisCluster, Archive: true, Disk: "d-y", GiB: 20, Created: ago(72 * time.Hour)},
+			{ID: "s-1", Cluster: thisCluster, Owner: thisCluster, Name: "snapshot-1", Disk: "d-x", GiB: 100, Created: ago(90 * time.Minute)},
+			{ID: "s-2", Cluster: thisCluster, Owner: thisCluster, Copy: "disk-9", Disk: "d-x", GiB: 100, Created: ago(26 * time.Hour)},
+			{ID: "s-3", Cluster: thisCluster, Owner: thisCluster, Archive: true, Disk: "d-y", GiB: 20, Created: ago(72 * time.Hour)},
 			{ID: "s-4", Cluster: "c-dead", Name: "x"},
 		},
 	}

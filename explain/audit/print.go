@@ -33,6 +33,7 @@ func (r *Report) Print(out io.Writer, now time.Time) error {
 	}
 	r.printTotals(out)
 	r.printOthers(out)
+	r.printTagCommands(out)
 	for _, u := range r.Unread {
 		fmt.Fprintf(out, "not read: %s: %s%s\n", escape.Text(u.What), escape.Text(u.Reason), notChecked(u.Kinds))
 	}
@@ -43,6 +44,19 @@ func (r *Report) Print(out io.Writer, now time.Time) error {
 		fmt.Fprintln(out, "not confirmed: what is just being made or deleted may be among the findings")
 	}
 	return nil
+}
+
+// printTagCommands says whether all has the tag of its owner, and how it gets it.
+func (r *Report) printTagCommands(out io.Writer) {
+	switch {
+	case r.Checked(WithoutOwner) && r.Checked(SnapshotWithoutContent) && r.Count(WithoutOwner) == 0 && r.Volumes > 0:
+		fmt.Fprintf(out, "every disk of a PersistentVolume and every snapshot of a VolumeSnapshotContent has the tag %s\n", ownerTag)
+	case len(r.TagCommands) > 0:
+		fmt.Fprintf(out, "what belongs to this cluster and has no tag %s gets it by (a disk with %d tags needs one removed first):\n", ownerTag, mostTags)
+		for _, command := range r.TagCommands {
+			fmt.Fprintln(out, "  "+command.String())
+		}
+	}
 }
 
 // summary says what was compared.

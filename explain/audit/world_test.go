@@ -186,7 +186,7 @@ func (w *world) plant() {
 	found := func(kind Kind, id string) { w.planted[string(kind)+" "+id] = true }
 	for n := range 1 + w.random.IntN(3) {
 		id := fmt.Sprintf("d-orphan%d", n)
-		d := Disk{ID: id, Cluster: thisCluster, Name: "disk-" + uid("orphan", n), GiB: 20, Created: w.now}
+		d := Disk{ID: id, Cluster: thisCluster, Owner: thisCluster, Name: "disk-" + uid("orphan", n), GiB: 20, Created: w.now}
 		if w.random.IntN(2) == 0 {
 			d.Instances = []string{"i-1"}
 		}
@@ -197,24 +197,24 @@ func (w *world) plant() {
 	w.volumes[lost.Name] = lost
 	found(VolumeWithoutDisk, "d-lost")
 
-	w.snapshots.set("s-orphan", w.now, true, Snapshot{ID: "s-orphan", Cluster: thisCluster, Name: "snapshot-" + uid("shot", 0), Disk: "d-x", Created: w.now})
+	w.snapshots.set("s-orphan", w.now, true, Snapshot{ID: "s-orphan", Cluster: thisCluster, Owner: thisCluster, Name: "snapshot-" + uid("shot", 0), Disk: "d-x", Created: w.now})
 	found(SnapshotWithoutContent, "s-orphan")
-	w.snapshots.set("s-copy", w.now, true, Snapshot{ID: "s-copy", Cluster: thisCluster, Copy: "disk-" + uid("copied", 0), Disk: "d-x", Created: w.now})
+	w.snapshots.set("s-copy", w.now, true, Snapshot{ID: "s-copy", Cluster: thisCluster, Owner: thisCluster, Copy: "disk-" + uid("copied", 0), Disk: "d-x", Created: w.now})
 	found(LeftoverCopy, "s-copy")
 
 	for n, instance := range []string{"i-1", "i-gone"} {
 		id := fmt.Sprintf("d-held%d", n)
-		w.disks.set(id, w.now, true, Disk{ID: id, Cluster: thisCluster, Name: "disk-" + uid("held", n), Instances: []string{instance}})
+		w.disks.set(id, w.now, true, Disk{ID: id, Cluster: thisCluster, Owner: thisCluster, Name: "disk-" + uid("held", n), Instances: []string{instance}})
 		w.volumes[id] = pvOf(id, "disk-"+uid("held", n), "held", w.now)
 		found(UnwantedAttachment, id)
 	}
 	// What others own, and what is kept, is never named.
 	w.disks.set("d-other", w.now, true, Disk{ID: "d-other", Cluster: "c-dead", Name: "disk-" + uid("other", 0)})
-	w.disks.set("d-hand", w.now, true, Disk{ID: "d-hand", Cluster: thisCluster})
-	w.disks.set("d-wanted", w.now, true, Disk{ID: "d-wanted", Cluster: thisCluster, Instances: []string{"i-2"}})
+	w.disks.set("d-hand", w.now, true, Disk{ID: "d-hand", Cluster: thisCluster, Owner: thisCluster})
+	w.disks.set("d-wanted", w.now, true, Disk{ID: "d-wanted", Cluster: thisCluster, Owner: thisCluster, Instances: []string{"i-2"}})
 	w.volumes["d-wanted"] = pvOf("d-wanted", "", "wanted", w.now)
 	w.pods["wanted"] = podOf("wanted", "node-2", "wanted")
-	w.snapshots.set("s-kept", w.now, true, Snapshot{ID: "s-kept", Cluster: thisCluster, Archive: true, Created: w.now})
+	w.snapshots.set("s-kept", w.now, true, Snapshot{ID: "s-kept", Cluster: thisCluster, Owner: thisCluster, Archive: true, Created: w.now})
 	w.snapshots.set("s-other", w.now, true, Snapshot{ID: "s-other", Cluster: "c-dead", Name: "snapshot-x", Created: w.now})
 }
 
@@ -269,7 +269,7 @@ func (w *world) volumeLife(n int) (steps []func()) {
 	if copied {
 		shot := "s-copy" + id
 		add(func() {
-			w.snapshots.set(shot, w.now, true, Snapshot{ID: shot, Cluster: thisCluster, Copy: name, Disk: "d-x", Created: w.now})
+			w.snapshots.set(shot, w.now, true, Snapshot{ID: shot, Cluster: thisCluster, Owner: thisCluster, Copy: name, Disk: "d-x", Created: w.now})
 		})
 		defer func() {
 			at := 5 + w.random.IntN(2) // the copy's snapshot goes when its disk is there, or is left to the sweep
@@ -277,7 +277,7 @@ func (w *world) volumeLife(n int) (steps []func()) {
 		}()
 	}
 	add(wait, func() {
-		w.disks.set(id, w.now, true, Disk{ID: id, Cluster: thisCluster, Name: name, GiB: 20, Created: w.now})
+		w.disks.set(id, w.now, true, Disk{ID: id, Cluster: thisCluster, Owner: thisCluster, Name: name, GiB: 20, Created: w.now})
 	}, wait)
 	add(func() { w.volumes[id] = pvOf(id, name, claim, w.now) })
 	if journal && w.random.IntN(2) == 0 {
@@ -312,7 +312,7 @@ func (w *world) volumeLife(n int) (steps []func()) {
 // disk within less than a minute.
 func (w *world) lateDeletion(n int) []func() {
 	id, earlier := fmt.Sprintf("d-late%d", n), w.now.Add(-24*time.Hour)
-	w.disks.set(id, earlier, true, Disk{ID: id, Cluster: thisCluster, Name: "disk-" + uid("late", n), GiB: 20})
+	w.disks.set(id, earlier, true, Disk{ID: id, Cluster: thisCluster, Owner: thisCluster, Name: "disk-" + uid("late", n), GiB: 20})
 	pv, since := pvOf(id, "disk-"+uid("late", n), "late", earlier), metav1.NewTime(earlier)
 	pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeReleased, &since
 	w.volumes[id] = pv
@@ -346,7 +346,7 @@ func (w *world) snapshotLife(n int) []func() {
 	return []func(){
 		func() { w.contents[u] = content },
 		func() {
-			w.snapshots.set(id, w.now, true, Snapshot{ID: id, Cluster: thisCluster, Name: "snapshot-" + u, Disk: "d-x", Created: w.now})
+			w.snapshots.set(id, w.now, true, Snapshot{ID: id, Cluster: thisCluster, Owner: thisCluster, Name: "snapshot-" + u, Disk: "d-x", Created: w.now})
 		},
 		func() { content.Handle = id; w.contents[u] = content },
 		func() {},

@@ -18,7 +18,7 @@ func TestNoTextOfAClusterHarmsItsReader(t *testing.T) {
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d facts: %v", len(files), err)
 	}
-	commands := hostile.NewCommands(t, "kubectl", "helm")
+	commands := hostile.NewCommands(t, "kubectl", "helm", "aliyun")
 	shown := 0
 	for _, path := range files {
 		text, err := os.ReadFile(path)

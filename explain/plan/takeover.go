@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/internal/shell"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -127,7 +129,7 @@ func (t *takeover) settle() {
 		}
 		if s.Kind != "DaemonSet" && t.in.clusterID == "" && !s.vague() {
 			t.find(Note, s.ref(), "has no %s, so the disks that it made have no tag of the cluster: "+
-				"tag them before you use a RAM policy that asks for it (docs/security.md), and switch while no claim is being provisioned", clusterIDEnv)
+				"topodisk knows them by the tag that a step below sets; switch while no claim is being provisioned", clusterIDEnv)
 		}
 	}
 }
@@ -237,7 +239,7 @@ func (t *takeover) steps() {
 			driver = append(driver, t.remakeDriverObject())
 		}
 	}
-	t.Steps = slices.Concat(copies, keep, t.snapshotStep(releases), stop, driver)
+	t.Steps = slices.Concat(copies, t.tagStep(), keep, t.snapshotStep(releases), stop, driver)
 	if install {
 		if t.noKey {
 			t.Steps = slices.Insert(t.Steps, len(copies), credentialsStep(t.in))
@@ -245,6 +247,33 @@ func (t *takeover) steps() {
 		t.Steps = append(t.Steps, t.in.step(t.options, t.clusterHint()...), rolloutStep(t.in))
 	}
 	t.Back = slices.Concat(uninstallSteps(t.in), back)
+}
+
+// unknownCluster stands in commands for the cluster's ID if no container tells it.
+const unknownCluster = "CLUSTER-ID"
+
+// tagStep makes the disks of PersistentVolumes the cluster's: topodisk changes nothing else. The other driver ignores the tag.
+func (t *takeover) tagStep() []Step {
+	var ids []string
+	for i := range t.Volumes {
+		if csi := t.Volumes[i].Spec.CSI; csi != nil && csi.Driver == t.Driver {
+			ids = append(ids, csi.VolumeHandle)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	step := Step{Title: "Tag the disks of this cluster's PersistentVolumes, with keys of your own", ByHand: "Once topodisk runs, " +
+		"`kubectl topodisk audit` prints the commands for snapshots, and for disks that the other driver makes after this step."}
+	if t.in.clusterID == "" {
+		step.ByHand += fmt.Sprintf(" Put in for %s the value of clusterID that you install with, or else what "+
+			"`kubectl get namespace kube-system --output jsonpath={.metadata.uid}` prints.", unknownCluster)
+	}
+	for some := range slices.Chunk(slices.Compact(ids), disk.MostTagged) {
+		step.Commands = append(step.Commands, disk.TagCommand(t.in.region, "disk", cmp.Or(t.in.clusterID, unknownCluster), some...))
+	}
+	return []Step{step}
 }
 
 // remakeDriverObject makes topodisk's CSIDriver object anew: switched off, the chart of another release takes away the object of the name,

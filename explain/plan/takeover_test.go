@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +19,68 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/test/lab/aliyun"
 )
+
+// TestTakeoverTagsByItsCommands runs the commands of the plan that tag disks: those of the driver's PersistentVolumes get the tag, and no
+// others.
+func TestTakeoverTagsByItsCommands(t *testing.T) {
+	const region, zone, volumes = "cn-hangzhou", "cn-hangzhou-a", 60 // more than one command tags
+	sim, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zone}, AccessKeys: map[string]string{"operator": "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(sim)
+	defer server.Close()
+	client, err := ecs.NewClient(ecs.Config{
+		Region: region, Endpoint: server.URL, ClusterID: "somebody", Credentials: credentials.Static(credentials.Keys{AccessKeyID: "operator", AccessKeySecret: "secret"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range []string{"c0123", "it's; mine"} {
+		f, want := &Facts{Facts: explain.Facts{Driver: diskdriver.DefaultName}}, map[string]bool{}
+		for n := range volumes + 1 {
+			made, err := client.Create(t.Context(), disk.Spec{Name: "n"}, disk.Attempt{Zone: zone, Category: "cloud_essd", Size: 20}, disk.Token(fmt.Sprint(cluster, n)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pv := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: string(made.ID)}}
+			pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: diskdriver.DefaultName, VolumeHandle: string(made.ID)}
+			if n == volumes {
+				pv.Spec.CSI.Driver = "other.example.com"
+			}
+			want[string(made.ID)] = n < volumes
+			f.Volumes = append(f.Volumes, pv)
+		}
+		f.Workloads = []Workload{{Kind: "Deployment", ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "csi-provisioner"}, Replicas: 2, Pod: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "csi-plugin", Image: "mirror.example.com/acs/csi-plugin:v1", Args: []string{"--driver=disk", "--endpoint=unix://csi/csi.sock"},
+				Env: []corev1.EnvVar{{Name: clusterIDEnv, Value: cluster}, {Name: regionEnv, Value: region}},
+			}},
+		}}}
+		for _, step := range Takeover(f, DefaultOptions()).Steps {
+			for _, command := range step.Commands {
+				if !aliyun.IsCommand(command.String()) {
+					continue
+				}
+				if err := (aliyun.CLI{Endpoint: server.URL, KeyID: "operator", Secret: "secret"}).Run(t.Context(), command.String()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, d := range sim.Disks() {
+			if wanted, made := want[d.ID]; made && (d.Tags["topodisk.io/cluster"] == cluster) != wanted {
+				t.Errorf("disk %s has tags %v; is it to be of cluster %q: %v", d.ID, d.Tags, cluster, wanted)
+			}
+		}
+	}
+}
 
 // randomServer is a workload of the incumbent, in one of the forms that it has had: whose program serves some drivers, each with or
 // without sidecars of its own, perhaps with a snapshot-controller and a stranger beside them.

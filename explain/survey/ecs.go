@@ -8,6 +8,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/shell"
 )
 
 // ECS lists what there is in a region, page by page.
@@ -21,7 +22,7 @@ type ECS interface {
 // ofSnapshots are the findings about snapshots, and ofECS all that can't be told without ECS.
 var (
 	ofSnapshots = []audit.Kind{audit.SnapshotWithoutContent, audit.LeftoverCopy, audit.Archive}
-	ofECS       = append([]audit.Kind{audit.DiskWithoutVolume, audit.VolumeWithoutDisk, audit.UnwantedAttachment}, ofSnapshots...)
+	ofECS       = append([]audit.Kind{audit.DiskWithoutVolume, audit.VolumeWithoutDisk, audit.UnwantedAttachment, audit.WithoutOwner}, ofSnapshots...)
 )
 
 // WithoutECS is the listing of somebody who can't read ECS, for a reason.
@@ -66,9 +67,20 @@ func refused(err error) bool {
 	return kind == disk.Denied || kind == disk.Unauthenticated
 }
 
+// TagCommand returns the commands that make disks and snapshots of a region a cluster's; nil if the region is not known.
+func TagCommand(region string) func(resource, cluster string, ids []string) shell.Command {
+	if region == "" {
+		return nil
+	}
+	return func(resource, cluster string, ids []string) shell.Command {
+		return disk.TagCommand(region, resource, cluster, ids...)
+	}
+}
+
 func diskOf(d disk.Disk) audit.Disk {
 	of := audit.Disk{
-		ID: string(d.ID), Cluster: d.Tags[disk.ClusterTag], Name: d.Tags[disk.VolumeNameTag], Type: string(d.Category), Level: string(d.PerformanceLevel),
+		ID: string(d.ID), Cluster: d.Tags[disk.ClusterTag], Owner: d.Tags[disk.OwnerTag],
+		Name: d.Tags[disk.VolumeNameTag], Type: string(d.Category), Level: string(d.PerformanceLevel),
 		Zone: string(d.Zone), GiB: int64(d.Size), Created: d.Created, Creating: d.State == disk.Creating, Detached: d.Released,
 	}
 	for _, a := range d.Attachments {
@@ -79,7 +91,8 @@ func diskOf(d disk.Disk) audit.Disk {
 
 func snapshotOf(s disk.Snapshot) audit.Snapshot {
 	of := audit.Snapshot{
-		ID: string(s.ID), Cluster: s.Tags[disk.ClusterTag], Name: s.Tags[disk.SnapshotNameTag], Disk: string(s.Source), Group: string(s.Group),
+		ID: string(s.ID), Cluster: s.Tags[disk.ClusterTag], Owner: s.Tags[disk.OwnerTag],
+		Name: s.Tags[disk.SnapshotNameTag], Disk: string(s.Source), Group: string(s.Group),
 		Archive: s.Tags[disk.ArchiveOfTag] != "", GiB: int64(s.Size), Created: s.Created,
 	}
 	if of.Name == "" {

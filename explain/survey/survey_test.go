@@ -201,7 +201,7 @@ func TestTagsSayWhatThingsAre(t *testing.T) {
 	})
 	want := audit.Listing{
 		Disks: []audit.Disk{{ID: "d-1", Cluster: "c", Name: "n", Creating: true, Instances: []string{"i-1"}, Detached: "then"}},
-		Snapshots: []audit.Snapshot{{ID: "s-1", Cluster: "c", Name: "shot"}, {ID: "s-2", Cluster: "c", Copy: "copy"}, {ID: "s-3", Archive: true},
+		Snapshots: []audit.Snapshot{{ID: "s-1", Cluster: "c", Name: "shot"}, {ID: "s-2", Cluster: "c", Owner: "c", Copy: "copy"}, {ID: "s-3", Archive: true},
 			{ID: "s-4", Group: "ssg-1", Name: "group"}},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

@@ -84,7 +84,8 @@ var rules = map[string]rule{
 		unreached: []string{ecsSDK, module + "/diskdriver/ecs", module + "/diskdriver/node"},
 	},
 	"explain/audit": {
-		allowed:   []string{module + "/internal/escape", module + "/internal/podclaims", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/internal/escape", module + "/internal/podclaims", module + "/internal/shell", module + "/topology",
+			"k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver", module + "/provisioner"},
 	},
 	"explain/collect": {
@@ -104,7 +105,7 @@ var rules = map[string]rule{
 	},
 	"explain/survey": {
 		allowed: []string{module + "/diskdriver/disk", module + "/explain/audit", module + "/explain/lists", module + "/internal/podclaims",
-			module + "/provisioner/journal", module + "/provisioner/request", clientGo, "k8s.io/api", "k8s.io/apimachinery"},
+			module + "/internal/shell", module + "/provisioner/journal", module + "/provisioner/request", clientGo, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
 	"topology": {
