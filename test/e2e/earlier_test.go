@@ -22,6 +22,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/test/need"
 )
 
@@ -58,7 +59,13 @@ type versions struct {
 func newVersions(t *testing.T) *versions {
 	t.Helper()
 	need.Has(t, need.Commit(earlierCommit))
+	t.Cleanup(func() { // when the scene's disks are gone, of which that version made some without a tag of the cluster
+		if err := underPolicy(context.Background(), cluster, simulator.ClusterID); err != nil {
+			t.Error(err)
+		}
+	})
 	v := &versions{scene: newScene(t)}
+	v.Must(underPolicyOf(v.Context(), v.Lab, oldPolicy, simulator.ClusterID))
 	_, err := earlierVersion()
 	v.Must(err)
 	v.killToday()

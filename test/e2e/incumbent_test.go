@@ -34,11 +34,11 @@ import (
 // build of it. The driver is a stand-in that makes disks as that driver is known to: one CreateDisk a volume, with its
 // client token and its tags.
 
-// labKeys sign as the lab's account.
-type labKeys struct{}
+// operatorKeys sign as somebody whom topodisk's policy doesn't limit.
+type operatorKeys struct{}
 
-func (labKeys) Get(context.Context) (credentials.Keys, error) {
-	return credentials.Keys{AccessKeyID: simulator.KeyID, AccessKeySecret: simulator.Secret}, nil
+func (operatorKeys) Get(context.Context) (credentials.Keys, error) {
+	return credentials.Keys{AccessKeyID: simulator.OperatorID, AccessKeySecret: simulator.OperatorSecret}, nil
 }
 
 // incumbentMark is the tag by which disks of the other driver are known.
@@ -63,7 +63,7 @@ type incumbent struct {
 // newIncumbent returns one that doesn't run.
 func (s *scene) newIncumbent() *incumbent {
 	s.Helper()
-	client, err := ecs.NewClient(ecs.Config{Region: s.Nodes[0].Region, Endpoint: s.Topodisk.Gate.URL(), Credentials: labKeys{}, ClusterID: "lab"})
+	client, err := ecs.NewClient(ecs.Config{Region: s.Nodes[0].Region, Endpoint: s.Topodisk.Gate.URL(), Credentials: operatorKeys{}, ClusterID: simulator.ClusterID})
 	s.Must(err)
 	return &incumbent{scene: s, client: client, socket: filepath.Join(s.Dir, "incumbent-"+s.Namespace+".sock")}
 }
@@ -123,7 +123,7 @@ func (in *incumbent) create(ctx context.Context, name, namespace, claim string, 
 	in.begun = append(in.begun, time.Now())
 	in.mu.Unlock()
 	return in.client.Create(ctx, disk.Spec{Name: name, Tags: disk.Tags{
-		"k8s.aliyun.com": "true", disk.ClusterTag: "lab", disk.CreatedByTag: incumbentMark, disk.VolumeNameTag: name,
+		"k8s.aliyun.com": "true", disk.ClusterTag: simulator.ClusterID, disk.CreatedByTag: incumbentMark, disk.VolumeNameTag: name,
 		disk.ClaimNameTag: claim, disk.ClaimNamespaceTag: namespace, "kubernetes.io/created-for/pv/name": name,
 	}}, attempt, disk.Token("n:"+name))
 }

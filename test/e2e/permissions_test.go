@@ -36,7 +36,7 @@ type party struct {
 var parties = []party{{
 	account: "topodisk-controller", programs: []string{"disk-driver", "disk-provisioner"},
 	owners: map[string]string{
-		"cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver", "provisioner": "disk-provisioner",
+		"adoption": "disk-driver", "cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver", "provisioner": "disk-provisioner",
 		"journal": "disk-provisioner", "capacities": "disk-provisioner", "leader-election": "disk-provisioner", "provisioner-secrets": "disk-provisioner",
 		"namespace-labels": "disk-provisioner",
 	},
@@ -98,7 +98,17 @@ func (p party) check(ctx context.Context, l *lab.Lab, whole bool) error {
 
 // underPolicy has ECS allow no more than deploy/ram-policy.json does for a cluster, from now on.
 func underPolicy(ctx context.Context, l *lab.Lab, clusterID string) error {
-	policy, err := readPolicy(clusterID)
+	return underPolicyOf(ctx, l, todaysPolicy, clusterID)
+}
+
+// The RAM policies, from here.
+var (
+	todaysPolicy = filepath.Join("..", "..", "deploy", "ram-policy.json")
+	oldPolicy    = filepath.Join("..", "..", "diskdriver", "testdata", "ram-policy-0.1.0.json") // that of disks without disk.OwnerTag
+)
+
+func underPolicyOf(ctx context.Context, l *lab.Lab, file, clusterID string) error {
+	policy, err := readPolicy(file, clusterID)
 	if err != nil {
 		return err
 	}
@@ -107,7 +117,7 @@ func underPolicy(ctx context.Context, l *lab.Lab, clusterID string) error {
 
 // checkActions holds the simulator's counts of calls against the RAM policy, under which all scenes are played.
 func checkActions(ctx context.Context, l *lab.Lab, whole bool) error {
-	policy, err := readPolicy(simulator.ClusterID)
+	policy, err := readPolicy(todaysPolicy, simulator.ClusterID)
 	if err != nil {
 		return err
 	}
@@ -131,9 +141,9 @@ func checkActions(ctx context.Context, l *lab.Lab, whole bool) error {
 	return errors.Join(problems...)
 }
 
-// readPolicy returns deploy/ram-policy.json for a cluster.
-func readPolicy(clusterID string) (*ecssim.Policy, error) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ram-policy.json"))
+// readPolicy returns the RAM policy of a file for a cluster.
+func readPolicy(file, clusterID string) (*ecssim.Policy, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/aliyun"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -29,6 +31,19 @@ func (s *scene) oldDisk(name, claim, zone string) disk.Disk {
 		disk.Attempt{Zone: disk.Zone(zone), Category: "cloud_essd", Level: "PL1", Size: 20})
 	s.Must(err)
 	return made
+}
+
+// adoptDisks tags the disks of the scene that have no tag of a cluster for the lab's, by the command that topodisk prints.
+func (s *scene) adoptDisks() {
+	s.Helper()
+	disks, err := s.Simulator.Disks(s.Context(), s.Namespace)
+	s.Must(err)
+	cli := aliyun.CLI{Endpoint: s.Simulator.URL, KeyID: simulator.OperatorID, Secret: simulator.OperatorSecret}
+	for _, d := range disks {
+		if d.Tags[disk.OwnerTag] == "" {
+			s.Must(cli.Run(s.Context(), disk.TagCommand(s.Nodes[0].Region, "disk", simulator.ClusterID, d.ID).String()))
+		}
+	}
 }
 
 // oldVolume makes the claim and the PersistentVolume that the incumbent's provisioner would have left, bound to one
@@ -75,6 +90,7 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 	class := s.Class(waits, map[string]string{"type": "cloud_essd", "fsType": "ext4", "performanceLevel": "PL1"})
 	d := s.oldDisk("disk-old-"+s.Namespace, "old", zone)
 	volume := s.oldVolume("old", class, zone, d)
+	s.adoptDisks()
 	s.Pod("old", "old")
 	pod, err := s.AwaitRunning(s.Context(), s.Namespace, "old", late)
 	s.Must(err)
@@ -122,7 +138,7 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 }
 
 // TestClaimThatTheIncumbentHadBegunGetsItsDisk switches in mid-create: the incumbent's process has made a disk and died
-// before its PersistentVolume; the next one takes that disk and makes no second.
+// before its PersistentVolume; the next one makes no second, says how to tag that disk, and then takes it.
 func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	s := newScene(t)
 	s.Topodisk.Stop(lab.ProvisionerName)
@@ -132,6 +148,8 @@ func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	s.Must(err)
 	d := s.oldDisk("disk-"+string(claim.UID), "begun", s.Zones()[0])
 	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.awaitEvent("begun", soon, "aliyun ecs TagResources", string(d.ID))
+	s.adoptDisks()
 	b, err := s.AwaitBound(s.Context(), s.Namespace, "begun", late)
 	s.Must(err)
 	if b.Disk() != string(d.ID) {
@@ -173,7 +191,10 @@ func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 		return unheard > 0 && s.saved("disk-") >= phase, nil
 	})
 	other.stop()
-	s.WaitFor(fmt.Sprintf("topodisk asks for %d disks", phase), late, func(context.Context) (bool, error) { return len(s.askedByTopodisk()) >= phase, nil })
+	s.WaitFor(fmt.Sprintf("topodisk asks for %d disks", phase), late, func(context.Context) (bool, error) {
+		s.adoptDisks()
+		return len(s.askedByTopodisk()) >= phase, nil
+	})
 
 	s.drain(0)
 	other.start(atATime)
@@ -185,6 +206,7 @@ func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 	s.checkCrowd(names, before.DisksMade)
 	s.checkTurns(leaders.list(), other.asked())
 	other.stop()
+	s.adoptDisks() // topodisk clears up
 }
 
 // slowCreates has ECS take two seconds for every disk: for half of them until it is made, for the others until it tells.

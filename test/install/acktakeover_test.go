@@ -20,8 +20,10 @@ import (
 
 	"github.com/topodisk/topodisk/explain/plan"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/aliyun"
 	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 const (
@@ -188,7 +190,7 @@ func (s *scene) planTakeover() *takeoverPlan {
 	return &p
 }
 
-// runSteps runs the commands of a plan's steps on the desk.
+// runSteps runs the commands of a plan's steps on the desk, those of Alibaba Cloud's command line with an operator's key.
 func (s *scene) runSteps(steps []takeoverStep) {
 	s.Helper()
 	if len(steps) == 0 {
@@ -196,8 +198,16 @@ func (s *scene) runSteps(steps []takeoverStep) {
 	}
 	for _, step := range steps {
 		s.Logf("%s: %s", step.Title, step.Commands)
-		if len(step.Commands) > 0 {
-			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(step.Commands, "\n"))
+		cli := aliyun.CLI{Endpoint: s.Simulator.URL, KeyID: simulator.OperatorID, Secret: simulator.OperatorSecret}
+		commands := slices.DeleteFunc(slices.Clone(step.Commands), func(command string) bool {
+			if !aliyun.IsCommand(command) {
+				return false
+			}
+			s.Must(cli.Run(s.Context(), command))
+			return true
+		})
+		if len(commands) > 0 {
+			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(commands, "\n"))
 			s.Must(err)
 		}
 	}

@@ -28,6 +28,12 @@ const (
 	Secret = "the-lab-is-not-secret"
 )
 
+// The access key of an operator, which the simulator knows, too, and no policy of SetPolicy limits.
+const (
+	OperatorID     = "LTAI5tTopodiskOperator"
+	OperatorSecret = "the-operators-is-not-secret"
+)
+
 // ClusterID is the --cluster-id of drivers that use it.
 const ClusterID = "lab"
 

@@ -38,7 +38,9 @@ func Start(ctx context.Context, g *process.Group, c process.Command, host, regio
 	}
 	address := fmt.Sprintf("%s:%d", host, port)
 	c.Name = Program
-	c.Args = append([]string{"--listen=" + address, "--region=" + region, "--access-key=" + KeyID + "=" + Secret}, c.Args...)
+	c.Args = append([]string{
+		"--listen=" + address, "--region=" + region, "--access-key=" + KeyID + "=" + Secret, "--access-key=" + OperatorID + "=" + OperatorSecret,
+	}, c.Args...)
 	proc, err := g.Start(c)
 	if err != nil {
 		return nil, err
