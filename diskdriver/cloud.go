@@ -30,4 +30,8 @@ type Nodes interface {
 	// Instance returns what is known of an instance, and false if that is
 	// nothing.
 	Instance(id disk.InstanceID) (disk.Instance, bool)
+
+	// Region returns the region that an instance is in, empty if that is not
+	// known.
+	Region(id disk.InstanceID) string
 }

@@ -87,6 +87,14 @@ func (c Config) known(id disk.InstanceID) disk.Instance {
 	return i
 }
 
+// region returns the region that an instance is in, empty if that is not known.
+func (c Config) region(id disk.InstanceID) string {
+	if c.Nodes == nil {
+		return ""
+	}
+	return c.Nodes.Region(id)
+}
+
 // nameForm is the form of a CSI driver name (spec, GetPluginInfoResponse.name).
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
 

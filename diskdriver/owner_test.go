@@ -178,6 +178,42 @@ func TestOthersIDsAreErrors(t *testing.T) {
 	})
 }
 
+// TestDisksOfAnotherRegion: that a region has no such disk doesn't say that a node of another one has not.
+func TestDisksOfAnotherRegion(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		s.regions = map[disk.InstanceID]string{"i-far": "cn-beijing", "i-a1": "cn-hangzhou"}
+		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+		for _, gone := range []string{"d-99", "no-such-disk"} {
+			answer := s.say("unpublish " + gone + " i-far")
+			for _, want := range []string{"FailedPrecondition: ", `"cn-beijing"`, "cn-hangzhou", "i-far"} {
+				if !strings.Contains(answer, want) {
+					t.Errorf("%s: %s, want %q", gone, answer, want)
+				}
+			}
+			for _, node := range []string{"i-a1", "i-without-a-node", ""} {
+				s.ok("unpublish " + gone + " " + node)
+			}
+		}
+		s.ok("unpublish d-1 i-far") // ECS says that no such instance has it
+		for _, where := range []string{"pv-zones=cn-beijing-a,cn-beijing-b", "pv-regions=cn-beijing", "pv-regions=cn-beijing pv-zones=cn-beijing-a"} {
+			began := len(s.sim.Calls())
+			answer := s.say("delete d-99 " + where)
+			for _, want := range []string{"FailedPrecondition: ", s.id("d-99"), "cn-beijing", "works in cn-hangzhou"} {
+				if !strings.Contains(answer, want) {
+					t.Errorf("delete with %s: %s, want %q", where, answer, want)
+				}
+			}
+			if calls := s.changing(began); slices.Contains(calls, "DeleteDisk") {
+				t.Errorf("delete with %s: %v", where, calls)
+			}
+		}
+		for _, where := range []string{"", "pv-zones=cn-hangzhou-a", "pv-zones=cn-hangzhou-closed", "pv-zones=cn-beijing-a,cn-hangzhou-b", "pv-regions=cn-hangzhou"} {
+			s.ok("delete d-99 " + where)
+		}
+		s.ok("delete d-1 pv-zones=cn-beijing-a") // ECS has it here, whatever its PersistentVolume says
+	})
+}
+
 // TestSnapshotsOfOtherClusters are restored if the operator names the cluster, in the flag and in the policy; and deleted by nobody but
 // their own.
 func TestSnapshotsOfOtherClusters(t *testing.T) {

@@ -264,6 +264,9 @@ func (s *story) Instance(id disk.InstanceID) (disk.Instance, bool) {
 	return i, ok
 }
 
+// Region returns what the story's Nodes say.
+func (s *story) Region(id disk.InstanceID) string { return s.regions[id] }
+
 func (s *story) disks() string {
 	var out strings.Builder
 	for _, d := range append(s.sim.Disks(), s.other.Disks()...) {

@@ -33,6 +33,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/internal/affinity"
 	"github.com/topodisk/topodisk/internal/unused"
 	"github.com/topodisk/topodisk/test/golden"
 )
@@ -171,7 +172,8 @@ type story struct {
 	next        string                 // token of the last list of snapshots
 	secret      map[string]string      // of the command's request
 	known       map[disk.InstanceID]disk.Instance
-	caller      any // of the process of the moment
+	regions     map[disk.InstanceID]string // of instances, as their Nodes say
+	caller      any                        // of the process of the moment
 }
 
 func (s *story) do(words []string) string {
@@ -464,6 +466,18 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	}
 	if slices.Contains(words, "only-unused") {
 		sent, _ := metadata.FromOutgoingContext(unused.Only(ctx))
+		ctx = metadata.NewIncomingContext(ctx, sent)
+	}
+	var where affinity.Affinity
+	for _, word := range words {
+		if zones, ok := strings.CutPrefix(word, "pv-zones="); ok {
+			where.Zones = strings.Split(zones, ",")
+		}
+		if regions, ok := strings.CutPrefix(word, "pv-regions="); ok {
+			where.Regions = strings.Split(regions, ",")
+		}
+	}
+	if sent, told := metadata.FromOutgoingContext(affinity.With(ctx, where)); told && (where.Zones != nil || where.Regions != nil) {
 		ctx = metadata.NewIncomingContext(ctx, sent)
 	}
 	response, err := invoke(attachment.WithCaller(ctx, s.caller), s.driver, method, req)

@@ -96,16 +96,33 @@ func (p *Publisher) Run(ctx context.Context) {
 // Instance returns what is published of an instance and still holds, and false
 // if that is nothing. It asks nobody.
 func (p *Publisher) Instance(id disk.InstanceID) (disk.Instance, bool) {
-	objects, err := p.nodes.GetIndexer().ByIndex(byInstance, string(id))
-	if err != nil || len(objects) != 1 { // two Nodes for one instance: one of them is out of date
-		return disk.Instance{}, false
-	}
-	node, ok := objects[0].(*corev1.Node)
-	if !ok {
+	node := p.node(id)
+	if node == nil {
 		return disk.Instance{}, false
 	}
 	f, ok := Of(node)
 	return f.instance(), ok
+}
+
+// Region returns the region that the provider ID of an instance's Node names,
+// empty if none does.
+func (p *Publisher) Region(id disk.InstanceID) string {
+	node := p.node(id)
+	if node == nil {
+		return ""
+	}
+	_, region := identify(node)
+	return region
+}
+
+// node returns the Node that stands for an instance, nil if there is none.
+func (p *Publisher) node(id disk.InstanceID) *corev1.Node {
+	objects, err := p.nodes.GetIndexer().ByIndex(byInstance, string(id))
+	if err != nil || len(objects) != 1 { // two Nodes for one instance: one of them is out of date
+		return nil
+	}
+	node, _ := objects[0].(*corev1.Node)
+	return node
 }
 
 // refresh is how often a node is looked at again although nothing has happened

@@ -176,8 +176,14 @@ func TestNodesAreTold(t *testing.T) {
 		b.node("abroad", "cn-beijing.i-new")
 		b.node("elsewhere", "aws:///us-east-1a/i-0abc")
 		b.node("bare", "")
+		b.node("far", "cn-beijing.i-far")
 		p, _ := b.publisher()
 		time.Sleep(10 * time.Second)
+		for id, want := range map[disk.InstanceID]string{"i-old": "cn-hangzhou", "i-far": "cn-beijing", "i-new": "", "i-none": ""} { // two Nodes stand for i-new
+			if got := p.Region(id); got != want {
+				b.Errorf("the driver is told that %s is in %q, want %q", id, got, want)
+			}
+		}
 		b.wantNode("new", 16, "cloud_auto", "cloud_essd", "cloud_regional_disk_auto")
 		b.wantNode("old", 4, "cloud_efficiency", "cloud_ssd") // essd was wrong; of ssd, which the zone hasn't, nothing is known
 		for _, name := range []string{"abroad", "elsewhere", "bare"} {

@@ -3,11 +3,14 @@ package volume
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/affinity"
 	"github.com/topodisk/topodisk/internal/unused"
 )
 
@@ -40,6 +43,11 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	if err != nil {
 		return nil, err
 	}
+	if was.ID == "" { // ECS has said that the region doesn't have it
+		if err := c.checkRegion(ctx, id, affinity.Of(ctx)); err != nil {
+			return nil, err
+		}
+	}
 	if was.Tags[disk.CloneTag] != "" {
 		c.creator.temporaries.release(ctx, was) // of a create that couldn't: without the copy nothing shows that it was made
 	}
@@ -48,6 +56,29 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	}
 	c.creator.creations.Deleted(was.Tags[disk.VolumeNameTag], time.Now(), id)
 	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// checkRegion has an error for a disk that the driver's region doesn't have and whose PersistentVolume is in another one: it may be there. A
+// zone is of the region if it is named after it, as ECS's are, or ECS has something to offer in it.
+func (c *Controller) checkRegion(ctx context.Context, id disk.ID, a affinity.Affinity) error {
+	region, where := c.config.Region, a.Regions
+	if len(where) == 0 {
+		where = a.Zones
+	}
+	if len(where) == 0 || slices.Contains(where, region) || slices.ContainsFunc(a.Zones, func(zone string) bool { return strings.HasPrefix(zone, region) }) {
+		return nil
+	}
+	if len(a.Regions) == 0 {
+		offers, err := c.ZoneOffers(ctx)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(a.Zones, func(zone string) bool { return offers[disk.Zone(zone)] != nil }) {
+			return nil
+		}
+	}
+	return &disk.Error{Disk: id, Kind: disk.Blocked, Err: fmt.Errorf("the PersistentVolume is in %s by its node affinity, and this driver (--region) works in %s, "+
+		"which has no such disk; give the driver the region of the disk, or delete the disk there by hand and remove the finalizers of the PersistentVolume", strings.Join(where, ", "), region)}
 }
 
 // deleter deletes disks.

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -26,9 +29,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/internal/affinity"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
 )
 
 var must = provisionertest.Must
@@ -621,4 +626,48 @@ func TestTheSecretOfAStaticVolume(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheDriverIsToldWhereAVolumeIs by its PersistentVolume, so that it doesn't take a disk of another region for deleted.
+func TestTheDriverIsToldWhereAVolumeIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		key  string
+		want affinity.Affinity
+	}{
+		"zonal":    {topology.WellKnownZoneKey, affinity.Affinity{Zones: []string{"a", "b"}}},
+		"old":      {topology.ZoneKey, affinity.Affinity{Zones: []string{"a", "b"}}},
+		"regional": {topology.RegionKey, affinity.Affinity{Regions: []string{"a", "b"}}},
+		"anywhere": {"", affinity.Affinity{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
+				pv.Spec.NodeAffinity = nil
+				if test.key != "" {
+					in := v1.NodeSelectorRequirement{Key: test.key, Operator: v1.NodeSelectorOpIn, Values: []string{"a", "b"}}
+					pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
+						{MatchExpressions: []v1.NodeSelectorRequirement{in}},
+					}}}
+				}
+			})
+			b := newBench(t, pv, nil, pv.DeepCopy())
+			driver := &askedDriver{}
+			b.Deleter = NewDeleter(b.api, driver, time.Second)
+			must(t, b.sync(t.Context(), "d-bp1"))
+			if diff := cmp.Diff(test.want, driver.told); diff != "" || !driver.asked {
+				t.Errorf("asked %v, told (-want +got):\n%s", driver.asked, diff)
+			}
+		})
+	}
+}
+
+// askedDriver keeps what the last DeleteVolume came with.
+type askedDriver struct {
+	asked bool
+	told  affinity.Affinity
+}
+
+func (d *askedDriver) DeleteVolume(ctx context.Context, _ *csi.DeleteVolumeRequest, _ ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	d.asked, d.told = true, affinity.Of(metadata.NewIncomingContext(ctx, sent))
+	return &csi.DeleteVolumeResponse{}, nil
 }

@@ -8,8 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/internal/affinity"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
 )
 
 // deleteVolume deletes the volume first and its PersistentVolume last, so that a crash
@@ -30,7 +32,7 @@ func (c *Controller) deleteVolume(ctx context.Context, cached *v1.PersistentVolu
 	if err := c.checkShared(ctx, pv); err != nil {
 		return false, err
 	}
-	if err := c.Deleter.delete(ctx, pv.Spec.CSI.VolumeHandle, secrets); err != nil {
+	if err := c.Deleter.delete(affinity.With(ctx, affinityOf(pv)), pv.Spec.CSI.VolumeHandle, secrets); err != nil {
 		return false, fmt.Errorf("DeleteVolume %s: %w", pv.Spec.CSI.VolumeHandle, err)
 	}
 	err = c.Client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pv.UID))})
@@ -38,6 +40,13 @@ func (c *Controller) deleteVolume(ctx context.Context, cached *v1.PersistentVolu
 		return false, err
 	}
 	return true, c.release(ctx, pv)
+}
+
+// affinityOf returns where a PersistentVolume says that its disk is.
+func affinityOf(pv *v1.PersistentVolume) affinity.Affinity {
+	return affinity.Affinity{
+		Regions: topology.AffinityValues(pv, func(key string) bool { return key == topology.RegionKey }), Zones: topology.ZonesOfVolume(pv),
+	}
 }
 
 // attachedError says that a volume is deleted once it is detached.

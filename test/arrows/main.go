@@ -54,7 +54,7 @@ var rules = map[string]rule{
 	},
 	"diskdriver/volume": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing",
-			module + "/diskdriver/params", module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
+			module + "/diskdriver/params", module + "/internal/affinity", module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
 	},
 	"internal/escape": {},
 	"internal/shell":  {},
@@ -164,6 +164,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
 	"internal/outofstock": {allowed: []string{grpc + "/codes", grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
+	"internal/affinity":   {allowed: []string{grpc + "/metadata"}},
 	"internal/unused": {
 		allowed: []string{grpc + "/codes", grpc + "/metadata", grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"},
 	},
@@ -213,8 +214,9 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
 	"provisioner/deletion": {
-		allowed: []string{module + "/internal/unused", module + "/provisioner/internal/liveness", module + "/provisioner/request",
-			module + "/provisioner/watch", csiSpec, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
+		allowed: []string{module + "/internal/affinity", module + "/internal/unused", module + "/provisioner/internal/liveness",
+			module + "/provisioner/request", module + "/provisioner/watch", module + "/topology", csiSpec, grpc, klog, clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
 			module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
