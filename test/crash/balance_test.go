@@ -129,8 +129,10 @@ func (s *stage) nothingTwice(ctx context.Context) error {
 	}
 	made := map[string]string{}
 	for _, c := range calls {
-		if *which == upstreams && c.Action == "DeleteDisk" && c.Code == "" {
-			maps.DeleteFunc(made, func(_, id string) bool { return id == c.Disk }) // external-provisioner#1469: the same name again
+		if c.Action == "DeleteDisk" && c.Code == "" {
+			maps.DeleteFunc(made, func(name, id string) bool {
+				return id == c.Disk && (*which == upstreams || s.moved[name]) // external-provisioner#1469: the same name again
+			})
 		}
 		if c.Action != "CreateDisk" {
 			continue

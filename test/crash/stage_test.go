@@ -38,11 +38,12 @@ type stage struct {
 	csi                    *csiGate
 	leaks                  leaks // of csi-provisioner
 	driverArgs, provisArgs []string
-	restarts               int // of a provisioner that has ended by itself
+	restarts               int             // of a provisioner that has ended by itself
+	moved                  map[string]bool // volumes whose claims went to another zone: once its disk is deleted, such a volume gets another
 }
 
 func newStage(ctx context.Context, l *lab.Lab, p provisioner) (*stage, error) {
-	s := &stage{Lab: l, gates: &gates{}, provisioner: p}
+	s := &stage{Lab: l, gates: &gates{}, provisioner: p, moved: map[string]bool{}}
 	t := l.Topodisk
 	t.Stop(lab.ProvisionerName)
 	t.Stop(lab.DriverProgram)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/simulator"
@@ -33,15 +34,18 @@ func TestDeselectedClaimWithUnknownDiskLeavesNone(t *testing.T) {
 	s.Must(s.deleteClaim(s.Context(), "withdrawn"))
 }
 
-func TestReselectedClaimWithUnknownDiskKeepsIt(t *testing.T) {
+// The same is asked again for the node that it was first asked for; what that leads to is of no use in another zone, and goes.
+func TestReselectedClaimWithUnknownDiskGetsAnother(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("moved", waits)
 	d := s.onlyDisk("moved")
+	s.moved[d.Tags[disk.VolumeNameTag]] = true
 	s.deletePod("moved")
 	s.patchClaim("moved", `{"metadata":{"annotations":{"`+lab.SelectedNode+`":"`+s.nodeElsewhere(d.Zone)+`"}}}`)
 	h.release(lose)
-	if b := s.bound("moved"); b.Disk() != d.ID {
-		t.Errorf("the claim has disk %s, the one whose reply was lost is %s", b.Disk(), d.ID)
+	b := s.bound("moved")
+	if only := s.onlyDisk("moved"); b.Disk() != only.ID || only.ID == d.ID || only.Zone == d.Zone {
+		t.Errorf("the claim has disk %s, and there is %s in zone %s; the one whose reply was lost is %s in %s", b.Disk(), only.ID, only.Zone, d.ID, d.Zone)
 	}
 	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
 	s.Must(err)
