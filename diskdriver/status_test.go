@@ -122,3 +122,14 @@ func TestErrorsCarryKindCodeAndRequestID(t *testing.T) {
 		}
 	})
 }
+
+// ECS's words, and what a tenant has asked for, may be long and have control characters.
+func TestALongMessageIsCut(t *testing.T) {
+	_, err := translate(t.Context(), nil, nil, func(context.Context, any) (any, error) {
+		return nil, disk.Errorf(disk.Invalid, "parameter kmsKeyId: %s\x1b[8m%s", "k", strings.Repeat("x", 1<<20))
+	})
+	message := status.Convert(err).Message()
+	if len(message) > longestMessage+len("...") || !strings.HasSuffix(message, "x...") || strings.Contains(message, "\x1b") || status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%d bytes with code %v: %.60q", len(message), status.Code(err), message)
+	}
+}
