@@ -132,6 +132,7 @@ var differs = map[string]string{
 	"snapshot-none-unattached blind-to-snapshots":                unattached,
 	"snapshot-none-unattached clone":                             unattached,
 	"snapshot-none-unattached clone-of-what-grows":               unattached,
+	"snapshot-none-unattached empty-answers":                     unattached,
 	"snapshot-none-unattached extra-tags":                        unattached,
 	"snapshot-none-unattached groups":                            unattached,
 	"snapshot-none-unattached nobody-comes-back":                 unattached,
