@@ -20,10 +20,11 @@ import (
 	"github.com/topodisk/topodisk/test/labtest"
 )
 
-// late is how long to wait for what waits for back-offs, or for Pods to end. limit says the same to kubectl.
+// late is how long to wait for what waits for back-offs, for Pods to end, and for a disk that an earlier version made: all of its 20 GiB are
+// read before it is formatted, in 80 s at least, and from the beginning if the plugin is updated meanwhile. limit says the same to kubectl.
 const (
-	late  = 150 * time.Second
-	limit = "--timeout=150s"
+	late  = 240 * time.Second
+	limit = "--timeout=240s"
 )
 
 // scene is one step of the story, on the cluster that all steps share.
