@@ -7,9 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/aliyun"
 	"github.com/topodisk/topodisk/test/lab/images"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // anotherDriver stands for the driver whose place topodisk takes: its Deployment, DaemonSet, CSIDriver and Secret, under the
@@ -46,12 +50,21 @@ stringData: {id: %[2]s, secret: %[3]s}
 // claimUID is how the journal names a claim.
 var claimUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-`)
 
+// retag makes the disk of a claim another cluster's, as an operator does.
+func (s *scene) retag(claim, cluster string) {
+	id := strings.TrimSpace(s.kubectl("get pvc " + claim + " --output jsonpath={.spec.volumeName}"))
+	cli := aliyun.CLI{Endpoint: s.Simulator.URL, KeyID: simulator.OperatorID, Secret: simulator.OperatorSecret}
+	s.Must(cli.Run(s.Context(), "aliyun ecs TagResources --RegionId cn-hangzhou --ResourceType disk --ResourceId.1 "+id+
+		" --Tag.1.Key "+disk.OwnerTag+" --Tag.1.Value "+cluster))
+}
+
 // takesOver switches a cluster from another driver to topodisk and back, and installs topodisk once more as the README says.
 // A Pod with a disk runs all the while.
 func (s *scene) takesOver() {
 	s.kubectl("apply -f deploy/examples/pod.yaml")
 	s.awaitNotes()
 	s.sh("notes", "echo kept >/data/kept && sync")
+	s.retag("notes", "c0123456789abcdef") // which docs/takeover.md gives the cluster: the disk is the one's that its tag names
 	s.helm("uninstall")
 	s.awaitGone()
 	other := filepath.Join(desk, "another-driver.yaml")
