@@ -51,9 +51,6 @@ func (h *handlers) lead(c *watch.Caches) error {
 func (h *handlers) claimChanged(old, claim *v1.PersistentVolumeClaim) {
 	h.p.protection.ClaimChanged(claim)
 	h.p.notifyMigration(claim)
-	if old != nil && old.UID != claim.UID { // it was deleted and created again while the watch was down
-		h.claimGone(old)
-	}
 	if !isNoChange(old, claim) {
 		h.postClaim(claim)
 	}

@@ -6,35 +6,33 @@ import (
 )
 
 // OnEvent returns a handler that calls changed with objects that exist and deleted with
-// the last known state of objects that don't. An object that was deleted and created
-// again while the watch was down is one update to the informer, and both to the handler.
+// the last known state of objects that don't.
 func OnEvent[T metav1.Object](changed, deleted func(T)) cache.ResourceEventHandler {
-	ignore := func(T) {}
 	if changed == nil {
-		changed = ignore
+		changed = func(T) {}
 	}
+	return OnUpdate(func(_, now T) { changed(now) }, deleted)
+}
+
+// OnUpdate returns a handler that calls changed with an object's state before and now,
+// the former zero for a new object, and deleted, unless it is nil, with its last known
+// state. An object that was deleted and created again while the watch was down is one
+// update to the informer, and a deleted and a new one to the handler.
+func OnUpdate[T metav1.Object](changed func(old, now T), deleted func(T)) cache.ResourceEventHandler {
+	var none T
 	if deleted == nil {
-		deleted = ignore
+		deleted = func(T) {}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { changed(object.(T)) },
+		AddFunc: func(object any) { changed(none, object.(T)) },
 		UpdateFunc: func(before, object any) {
 			old, now := before.(T), object.(T)
 			if old.GetUID() != now.GetUID() {
 				deleted(old)
+				old = none
 			}
-			changed(now)
+			changed(old, now)
 		},
-		DeleteFunc: func(object any) { deleted(lastKnown[T](object)) },
-	}
-}
-
-// OnUpdate returns a handler that calls changed with an object's state before and now,
-// the former zero for a new object, and deleted with its last known state.
-func OnUpdate[T any](changed func(old, now T), deleted func(T)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { var none T; changed(none, object.(T)) },
-		UpdateFunc: func(old, now any) { changed(old.(T), now.(T)) },
 		DeleteFunc: func(object any) { deleted(lastKnown[T](object)) },
 	}
 }

@@ -18,10 +18,8 @@ import (
 // interns equal values: memory grows with every claim and volume of the cluster, also
 // those of other drivers.
 type trimmer struct {
-	driver          string
-	sourceFinalizer string
 	requests        request.Options
-	namespaceLabels []string
+	sourceFinalizer string
 	provisioned     map[string]string // the annotations of a volume with none but its provisioner's
 
 	mu         sync.Mutex
@@ -30,7 +28,7 @@ type trimmer struct {
 
 func newTrimmer(c Config) *trimmer {
 	return &trimmer{
-		driver: c.Requests.DriverName, requests: c.Requests, sourceFinalizer: c.SourceFinalizer, namespaceLabels: c.Requests.NamespaceLabelTags,
+		requests: c.Requests, sourceFinalizer: c.SourceFinalizer,
 		provisioned: map[string]string{request.AnnProvisionedBy: c.Requests.DriverName}, affinities: map[string]*v1.VolumeNodeAffinity{},
 	}
 }
@@ -54,7 +52,7 @@ func (t *trimmer) trim(object any) (any, error) {
 		o.Spec.Source.InlineVolumeSpec = nil
 	case *storagev1.CSINode:
 		trimMeta(&o.ObjectMeta)
-		o.Spec.Drivers = onlyDriver(o.Spec.Drivers, t.driver)
+		o.Spec.Drivers = onlyDriver(o.Spec.Drivers, t.requests.DriverName)
 	case *metav1.PartialObjectMetadata: // a Node
 		labels := o.Labels
 		trimMeta(&o.ObjectMeta)
@@ -73,7 +71,7 @@ func (t *trimmer) trimNamespace(object any) (any, error) {
 	labels := namespace.Labels
 	trimMeta(&namespace.ObjectMeta)
 	namespace.Finalizers = nil
-	maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(t.namespaceLabels, key) })
+	maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(t.requests.NamespaceLabelTags, key) })
 	internKeys(labels)
 	namespace.Labels = labels
 	return namespace, nil
@@ -103,7 +101,7 @@ func intern(text string) string { return unique.Make(text).Value() }
 // trimClaim keeps of a claim without a volume that is for the driver or has no provisioner yet what a request is made from. Such a claim
 // gets the older of the two annotations that name its provisioner, the only one that the controller library reads.
 func (t *trimmer) trimClaim(claim *v1.PersistentVolumeClaim) {
-	if request.IsOurs(claim, t.driver) {
+	if request.IsOurs(claim, t.requests.DriverName) {
 		t.requests.TrimClaim(claim)
 		claim.Annotations[request.AnnBetaStorageProvisioner] = request.ProvisionerOf(claim)
 		return
@@ -126,12 +124,12 @@ var finalizers = []string{request.Finalizer}
 // trimVolume changes what it keeps in place: a copy would leave holes in the heap.
 func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta, request.AnnProvisionedBy, request.AnnVolumeName)
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.driver {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.requests.DriverName {
 		pv.Spec, pv.Status = v1.PersistentVolumeSpec{}, v1.PersistentVolumeStatus{}
 		return
 	}
-	if pv.Annotations[request.AnnProvisionedBy] == t.driver {
-		if pv.Annotations[request.AnnProvisionedBy] = t.driver; len(pv.Annotations) == 1 {
+	if pv.Annotations[request.AnnProvisionedBy] == t.requests.DriverName {
+		if pv.Annotations[request.AnnProvisionedBy] = t.requests.DriverName; len(pv.Annotations) == 1 {
 			pv.Annotations = t.provisioned
 		}
 	}
@@ -141,7 +139,7 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 		pv.Finalizers = nil
 	}
 	source, ref := pv.Spec.CSI, pv.Spec.ClaimRef
-	*source = v1.CSIPersistentVolumeSource{Driver: t.driver, VolumeHandle: source.VolumeHandle}
+	*source = v1.CSIPersistentVolumeSource{Driver: t.requests.DriverName, VolumeHandle: source.VolumeHandle}
 	if source.VolumeHandle == pv.Name {
 		source.VolumeHandle = pv.Name
 	}
