@@ -21,11 +21,14 @@ func Line(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	return cut(text, most) + "..."
+	return Cut(text, most) + "..."
 }
 
-// cut returns no more than so many bytes of a longer text, and no part of a character.
-func cut(text string, most int) string {
+// Cut returns no more than so many bytes of a text, and no part of a character.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
 	for most > 0 && !utf8.RuneStart(text[most]) {
 		most--
 	}
@@ -40,7 +43,7 @@ func Quoted(text string) string {
 	if len(text) <= mostQuoted {
 		return strconv.Quote(text)
 	}
-	return strconv.Quote(cut(text, mostQuoted)) + "..."
+	return strconv.Quote(Cut(text, mostQuoted)) + "..."
 }
 
 // Is says whether a text of several lines has nothing to be escaped.

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/internal/escape"
 )
 
 // longestName is longer than the name of an object may be.
@@ -29,10 +31,10 @@ func (o Options) TrimClaim(claim *v1.PersistentVolumeClaim) {
 		spec.Selector = &metav1.LabelSelector{} // which is refused whatever it selects
 	}
 	if source := spec.DataSource; source != nil {
-		source.Name, source.Kind = cut(source.Name, longestName), cut(source.Kind, longestName)
+		source.Name, source.Kind = escape.Cut(source.Name, longestName), escape.Cut(source.Kind, longestName)
 	}
 	if source := spec.DataSourceRef; source != nil {
-		source.Name, source.Kind = cut(source.Name, longestName), cut(source.Kind, longestName)
+		source.Name, source.Kind = escape.Cut(source.Name, longestName), escape.Cut(source.Kind, longestName)
 	}
 	claim.Spec, claim.Status = spec, v1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase}
 }
@@ -51,9 +53,9 @@ func (o Options) trim(all map[string]string, names, passed []string) map[string]
 		_, hasEffect := effectOf(key)
 		switch {
 		case slices.Contains(names, key):
-			keep(key, cut(value, longestName))
+			keep(key, escape.Cut(value, longestName))
 		case slices.Contains(passed, key):
-			keep(key, cut(value, maxEntry))
+			keep(key, escape.Cut(value, maxEntry))
 		case hasEffect && (refused == "" || key < refused):
 			refused = key
 		}
@@ -62,13 +64,6 @@ func (o Options) trim(all map[string]string, names, passed []string) map[string]
 		keep(refused, "")
 	}
 	return kept
-}
-
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return text[:most]
 }
 
 // inTemplate is an annotation of the claim in the template of a Secret's name.

@@ -78,6 +78,9 @@ func TestATrimmedClaimIsAskedForAlike(t *testing.T) {
 		"too long a key": func(c *v1.PersistentVolumeClaim) {
 			c.Annotations["alibabacloud.com/kms-key-id"] = strings.Repeat("k", 100<<10)
 		},
+		"too long a key in Chinese": func(c *v1.PersistentVolumeClaim) {
+			c.Annotations["alibabacloud.com/kms-key-id"] = strings.Repeat("密", 100<<10)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := func(trim bool) string {
