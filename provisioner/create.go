@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/metadata"
@@ -65,13 +66,9 @@ func (p *Provisioner) checkNode(r *request.Request, made *csi.Volume) error {
 	if err != nil || len(requirement.GetRequisite()) != 1 {
 		return nil //nolint:nilerr // an attempt for the node says what is wrong with it
 	}
-	zone := topology.ZoneOfTerm(requirement.Requisite[0])
-	for _, term := range made.GetAccessibleTopology() {
-		if in := topology.ZoneOfTerm(term); in == "" || zone == "" || in == zone {
-			return nil
-		}
-	}
-	if len(made.GetAccessibleTopology()) == 0 {
+	zone, terms := topology.ZoneOfTerm(requirement.Requisite[0]), made.GetAccessibleTopology()
+	isUsable := func(term *csi.Topology) bool { in := topology.ZoneOfTerm(term); return in == "" || in == zone }
+	if zone == "" || len(terms) == 0 || slices.ContainsFunc(terms, isUsable) {
 		return nil
 	}
 	return fmt.Errorf("%w, %s in zone %s", errNodeChanged, node, zone)

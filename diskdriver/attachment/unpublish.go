@@ -31,8 +31,10 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 	}
 	defer leave()
 	if instance != "" && a.table.known(id, instance).phase == unknown && len(a.table.mayHave(id)) == 0 {
-		if d, err := a.ecs.GetCached(ctx, id); err == nil && check(d) != nil {
-			return check(d)
+		if d, err := a.ecs.GetCached(ctx, id); err == nil {
+			if err := check(d); err != nil {
+				return err
+			}
 		}
 	}
 	var d disk.Disk
