@@ -99,7 +99,7 @@ func (o *auditOptions) run(ctx context.Context, f *factory) (*audit.Report, erro
 	}
 	cluster.JournalNamespace, cluster.Now = o.journalNamespace, o.now
 	region, unknown := o.regionOf(ctx, cluster.Client)
-	options := audit.Options{Clusters: o.clusters, Region: region, TagCommand: survey.TagCommand(region)}
+	options := audit.Options{Clusters: o.clusters, Region: region, TagCommands: survey.TagCommands(region)}
 	namespace, err := cluster.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err == nil {
 		options.DefaultCluster = string(namespace.UID) // as disk-driver takes it if it is told none

@@ -117,7 +117,7 @@ func (o Owner) advice(resource, id string, tags Tags) string {
 	if tags.Room() == 0 {
 		room = fmt.Sprintf("remove one of its %d tags, for ECS allows no more, and ", MostTags)
 	}
-	return fmt.Sprintf("If it is this cluster's, %stag it with keys of your own: %s", room, TagCommand(o.Region, resource, o.Cluster, id))
+	return fmt.Sprintf("If it is this cluster's, %stag it with keys of your own: %s", room, TagCommands(o.Region, resource, o.Cluster, id)[0])
 }
 
 // Refused adds to ECS's refusal of a call for a disk what may have led to it: somebody has removed its tag.
@@ -138,12 +138,16 @@ const (
 // MostTagged is how many resources one TagResources takes.
 const MostTagged = 50
 
-// TagCommand returns the command by which an operator makes disks or snapshots (resource: disk, snapshot or snapshotgroup) a cluster's, at
-// most MostTagged of them.
-func TagCommand(region, resource, cluster string, ids ...string) shell.Command {
-	words := []string{"aliyun", "ecs", "TagResources", "--RegionId", region, "--ResourceType", resource}
-	for n, id := range ids {
-		words = append(words, fmt.Sprintf("--ResourceId.%d", n+1), id)
+// TagCommands returns the commands by which an operator makes disks or snapshots (resource: disk, snapshot or snapshotgroup) a cluster's, each
+// for MostTagged of them at most.
+func TagCommands(region, resource, cluster string, ids ...string) (commands []shell.Command) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	for some := range slices.Chunk(ids, MostTagged) {
+		words := []string{"aliyun", "ecs", "TagResources", "--RegionId", region, "--ResourceType", resource}
+		for n, id := range some {
+			words = append(words, fmt.Sprintf("--ResourceId.%d", n+1), id)
+		}
+		commands = append(commands, shell.New(append(words, "--Tag.1.Key", OwnerTag, "--Tag.1.Value", cluster)...))
 	}
-	return shell.New(append(words, "--Tag.1.Key", OwnerTag, "--Tag.1.Value", cluster)...)
+	return commands
 }

@@ -41,8 +41,8 @@ func TestUsersHaveTheirTags(t *testing.T) {
 
 // TestTagCommandsAreWordsOfAShell: an ID or a cluster can't end the command.
 func TestTagCommandsAreWordsOfAShell(t *testing.T) {
-	got := TagCommand("cn-hangzhou", "disk", "c1; rm -rf '/'", "d-1", "$(x)").String()
-	want := `aliyun ecs TagResources --RegionId cn-hangzhou --ResourceType disk --ResourceId.1 d-1 --ResourceId.2 '$(x)' ` +
+	got := TagCommands("cn-hangzhou", "disk", "c1; rm -rf '/'", "d-1", "$(x)")[0].String()
+	want := `aliyun ecs TagResources --RegionId cn-hangzhou --ResourceType disk --ResourceId.1 '$(x)' --ResourceId.2 d-1 ` +
 		`--Tag.1.Key topodisk.io/cluster --Tag.1.Value 'c1; rm -rf '\''/'\'''`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -20,8 +20,8 @@ type Options struct {
 	// DefaultCluster if none of them has any.
 	Clusters       []string
 	DefaultCluster string
-	// TagCommand returns the command that tags resources (disk, snapshot or snapshotgroup) for a cluster; nil: none is told.
-	TagCommand func(resource, cluster string, ids []string) shell.Command
+	// TagCommands returns the commands that tag resources (disk, snapshot or snapshotgroup) for a cluster; nil: none is told.
+	TagCommands func(resource, cluster string, ids []string) []shell.Command
 	// Region is the ECS region that was read; a PersistentVolume of another one is not judged. Empty: all are of it.
 	Region string
 }

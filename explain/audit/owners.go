@@ -38,12 +38,9 @@ func ofOther(owner string) string {
 	return fmt.Sprintf("; it belongs to cluster %q", owner)
 }
 
-// mostTagged is how many resources one command tags, and mostTags how many tags one has (ECS API, TagResources).
-const mostTagged, mostTags = 50, 20
-
 // tagCommands returns the commands that tag what was found without an owner. What another cluster owns is not among it.
 func (e *comparison) tagCommands() (commands []shell.Command) {
-	if len(e.report.Clusters) == 0 || e.options.TagCommand == nil {
+	if len(e.report.Clusters) == 0 || e.options.TagCommands == nil {
 		return nil
 	}
 	lacks := func(id string) bool {
@@ -64,11 +61,7 @@ func (e *comparison) tagCommands() (commands []shell.Command) {
 		}
 	}
 	for _, resource := range []string{"disk", "snapshot", "snapshotgroup"} {
-		found := ids[resource]
-		slices.Sort(found)
-		for some := range slices.Chunk(slices.Compact(found), mostTagged) {
-			commands = append(commands, e.options.TagCommand(resource, e.report.Clusters[0], some))
-		}
+		commands = append(commands, e.options.TagCommands(resource, e.report.Clusters[0], ids[resource])...)
 	}
 	return commands
 }

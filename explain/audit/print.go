@@ -52,7 +52,7 @@ func (r *Report) printTagCommands(out io.Writer) {
 	case r.Checked(WithoutOwner) && r.Checked(SnapshotWithoutContent) && r.Count(WithoutOwner) == 0 && r.Volumes > 0:
 		fmt.Fprintf(out, "every disk of a PersistentVolume and every snapshot of a VolumeSnapshotContent has the tag %s\n", ownerTag)
 	case len(r.TagCommands) > 0:
-		fmt.Fprintf(out, "what belongs to this cluster and has no tag %s gets it by (a disk with %d tags needs one removed first):\n", ownerTag, mostTags)
+		fmt.Fprintf(out, "what belongs to this cluster and has no tag %s gets it by (a disk that has all the tags that ECS allows needs one removed first):\n", ownerTag)
 		for _, command := range r.TagCommands {
 			fmt.Fprintln(out, "  "+command.String())
 		}

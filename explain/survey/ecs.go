@@ -67,13 +67,13 @@ func refused(err error) bool {
 	return kind == disk.Denied || kind == disk.Unauthenticated
 }
 
-// TagCommand returns the commands that make disks and snapshots of a region a cluster's; nil if the region is not known.
-func TagCommand(region string) func(resource, cluster string, ids []string) shell.Command {
+// TagCommands returns what returns the commands that make disks and snapshots of a region a cluster's; nil if the region is not known.
+func TagCommands(region string) func(resource, cluster string, ids []string) []shell.Command {
 	if region == "" {
 		return nil
 	}
-	return func(resource, cluster string, ids []string) shell.Command {
-		return disk.TagCommand(region, resource, cluster, ids...)
+	return func(resource, cluster string, ids []string) []shell.Command {
+		return disk.TagCommands(region, resource, cluster, ids...)
 	}
 }
 

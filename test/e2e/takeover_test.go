@@ -41,7 +41,7 @@ func (s *scene) adoptDisks() {
 	cli := aliyun.CLI{Endpoint: s.Simulator.URL, KeyID: simulator.OperatorID, Secret: simulator.OperatorSecret}
 	for _, d := range disks {
 		if d.Tags[disk.OwnerTag] == "" {
-			s.Must(cli.Run(s.Context(), disk.TagCommand(s.Nodes[0].Region, "disk", simulator.ClusterID, d.ID).String()))
+			s.Must(cli.Run(s.Context(), disk.TagCommands(s.Nodes[0].Region, "disk", simulator.ClusterID, d.ID)[0].String()))
 		}
 	}
 }

@@ -54,8 +54,7 @@ var claimUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-`)
 func (s *scene) retag(claim, cluster string) {
 	id := strings.TrimSpace(s.kubectl("get pvc " + claim + " --output jsonpath={.spec.volumeName}"))
 	cli := aliyun.CLI{Endpoint: s.Simulator.URL, KeyID: simulator.OperatorID, Secret: simulator.OperatorSecret}
-	s.Must(cli.Run(s.Context(), "aliyun ecs TagResources --RegionId cn-hangzhou --ResourceType disk --ResourceId.1 "+id+
-		" --Tag.1.Key "+disk.OwnerTag+" --Tag.1.Value "+cluster))
+	s.Must(cli.Run(s.Context(), disk.TagCommands("cn-hangzhou", "disk", cluster, id)[0].String()))
 }
 
 // takesOver switches a cluster from another driver to topodisk and back, and installs topodisk once more as the README says.
