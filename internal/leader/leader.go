@@ -63,7 +63,7 @@ func (l *Lease) WatchHealth() { l.health = leaderelection.NewLeaderHealthzAdapto
 func (l *Lease) Held() error {
 	renewed := l.renewed.Load()
 	if renewed == nil {
-		return fmt.Errorf("%w: it is not held", ErrLost)
+		return l.withReason(fmt.Errorf("%w: it is not held", ErrLost))
 	}
 	if ago := time.Since(*renewed); ago > l.RenewDeadline {
 		return l.withReason(fmt.Errorf("%w: it was renewed %s ago, and nothing is begun after %s", ErrLost, ago.Round(time.Second), l.RenewDeadline))
@@ -179,6 +179,7 @@ func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}
 	case err := <-done:
 		return true, err
 	default:
+		l.renewed.Store(nil)
 		return true, l.withReason(ErrLost)
 	}
 }
