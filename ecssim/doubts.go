@@ -57,6 +57,10 @@ type Doubts struct {
 	// RefuseSharedOnlineResize makes ResizeDisk refuse Type=online for disks
 	// with MultiAttach, as its table of errors says and its newer text does not.
 	RefuseSharedOnlineResize bool `json:"refuseSharedOnlineResize"`
+	// ResizeLimitCode is what ResizeDisk answers for a size that no disk of
+	// the category has: one of ResizeLimitCodes, or empty for the first.
+	// Clients have seen the first, the page's table has the other.
+	ResizeLimitCode string `json:"resizeLimitCode"`
 	// UnknownKeyIs400 gives InvalidAccessKeyId.NotFound the status 400 of the
 	// table of common errors, where clients see 404.
 	UnknownKeyIs400 bool `json:"unknownKeyIs400"`
@@ -69,6 +73,10 @@ var InUseCodes = []string{"IncorrectDiskStatus", "InvalidDisk.InUse"}
 // DetachedCodes are the codes that DetachDisk may answer with for a disk that
 // is attached to nothing.
 var DetachedCodes = []string{"InvalidDisk.AlreadyDetached", "DependencyViolation", "IncorrectDiskStatus"}
+
+// ResizeLimitCodes are the codes that ResizeDisk may answer with for a size
+// that no disk of the category has.
+var ResizeLimitCodes = []string{"InvalidParameter", "InvalidDiskSize.TooLarge"}
 
 // CreatingActions are the actions that may refuse a disk that is Creating.
 // AttachDisk, DetachDisk, DeleteDisk and ModifyDiskAttribute always do.

@@ -57,8 +57,8 @@ func TestResizeRefuses(t *testing.T) {
 	}{
 		{"the size that it has", nil, "", 20, nil, 403, "InvalidDiskSize"},
 		{"a smaller size", func(r *ecs.CreateDiskRequest) { r.Size = "100" }, "", 50, nil, 403, "InvalidDiskSize"},
-		{"a size that no such disk has", func(r *ecs.CreateDiskRequest) { r.DiskCategory = "cloud_ssd" }, "", 19, nil, 403, "InvalidDiskSize.TooSmall"},
-		{"a size beyond all", nil, "", 65537, nil, 403, "InvalidDiskSize.TooLarge"},
+		{"a size that no such disk has", func(r *ecs.CreateDiskRequest) { r.DiskCategory = "cloud_ssd" }, "", 19, nil, 400, "InvalidParameter"},
+		{"a size beyond all", nil, "", 65537, nil, 400, "InvalidParameter"},
 		{"a size of zero", nil, "", 0, nil, 400, "InvalidDataDiskSize.ValueNotSupported"},
 		{"a word for a size", nil, "", 40, func(r *ecs.ResizeDiskRequest) { r.NewSize = "big" }, 400, "InvalidDataDiskSize.ValueNotSupported"},
 		{"no size", nil, "", 40, func(r *ecs.ResizeDiskRequest) { r.NewSize = "" }, 400, "MissingParameter"},

@@ -42,7 +42,7 @@ func (s *Server) growDisk(x *exchange) *refusal {
 	for _, check := range []func() *refusal{
 		func() *refusal { return s.checkResizable(x, d) },
 		func() *refusal { return s.checkOnline(d, online) },
-		func() *refusal { return checkGrowth(d, size) },
+		func() *refusal { return s.checkGrowth(d, size) },
 		func() *refusal { return s.checkCapacity(d.zone, d.category, size-d.size) },
 	} {
 		if no := check(); no != nil {
@@ -94,9 +94,11 @@ func (s *Server) checkOnline(d *disk, online bool) *refusal {
 
 // checkGrowth refuses a size that is not above the present one, or beyond
 // what the category has.
-func checkGrowth(d *disk, size int) *refusal {
+func (s *Server) checkGrowth(d *disk, size int) *refusal {
 	spec := categories[d.category]
 	switch {
+	case (size < spec.min || size > spec.max) && s.config.Doubts.ResizeLimitCode != "InvalidDiskSize.TooLarge":
+		return refuse(400, "InvalidParameter", `The specified parameter "NewSize" is not valid: category %s takes %d to %d GiB.`, d.category, spec.min, spec.max)
 	case size < spec.min:
 		return refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is too small: category %s takes %d GiB or more.", size, d.category, spec.min)
 	case size > spec.max:

@@ -112,6 +112,8 @@ func Settings() []Setting {
 			func(c *Config) *bool { return &c.Doubts.NoTaskForLevel }),
 		truth("refuse-shared-online-resize", "Doubts.RefuseSharedOnlineResize", "ResizeDisk refuses Type=online for a disk with MultiAttach",
 			func(c *Config) *bool { return &c.Doubts.RefuseSharedOnlineResize }),
+		choice("resize-limit-code", "Doubts.ResizeLimitCode", ResizeLimitCodes, "the code of ResizeDisk for a size that no disk of the category has; the second stands for InvalidDiskSize.TooSmall, too",
+			func(c *Config) *string { return &c.Doubts.ResizeLimitCode }),
 		truth("unknown-key-is-400", "Doubts.UnknownKeyIs400", "InvalidAccessKeyId.NotFound has status 400; otherwise 404",
 			func(c *Config) *bool { return &c.Doubts.UnknownKeyIs400 }),
 		choice("tags-as", "Doubts.TagsAs", TagForms, "the names that tags have in the replies of Describe actions",

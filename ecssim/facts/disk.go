@@ -287,6 +287,11 @@ func diskFacts() []Fact {
 			p.refused(p.ask("ResizeDisk", "DiskId", id, "NewSize", "40"), 403, "InvalidDiskSize")
 			p.refused(p.ask("ResizeDisk", "DiskId", id, "NewSize", "30"), 403, "InvalidDiskSize")
 		}),
+		several("ResizeDisk", "a size that no disk of the category has", "InvalidParameter: gardener/pvc-autoscaler#293 and bosh-alicloud-cpi-release#144; InvalidDiskSize.TooLarge: error codes of the API page", Disks, func(p *Probe) string {
+			return p.ask("ResizeDisk", "DiskId", p.ready(), "NewSize", "100000").outcome()
+		},
+			way(refusedWith("InvalidParameter", 400), "resize-limit-code", "InvalidParameter"),
+			way(refusedWith("InvalidDiskSize.TooLarge", 403), "resize-limit-code", "InvalidDiskSize.TooLarge")),
 		one("ResizeDisk", "a disk that does not exist is InvalidDiskId.NotFound", table, Nothing, func(p *Probe) {
 			p.refused(p.ask("ResizeDisk", "DiskId", noDisk, "NewSize", "40"), 404, "InvalidDiskId.NotFound")
 		}),

@@ -97,6 +97,7 @@ var detachingAnswers = []answer{
 // resizing lists the codes of ResizeDisk.
 var resizing = []answer{
 	{resizeDisk, 400, "InvalidDataDiskSize.ValueNotSupported", disk.OutOfRange},
+	{resizeDisk, 400, "InvalidParameter", disk.OutOfRange}, // gardener/pvc-autoscaler#293
 	{resizeDisk, 400, "IncompleteParamter", disk.Invalid},
 	{resizeDisk, 400, "InvalidParam.Type", disk.Invalid},
 	{resizeDisk, 400, "LastOrderProcessing", disk.Pending},
