@@ -33,13 +33,15 @@ func TestAttributesOfVolumes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")}, class, foreign)
+			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")}, class, foreign, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "p"}})
 			b.resolver.config.DriverModifies = true
 			if test.config != nil {
 				test.config(&b.resolver.config)
 			}
 			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &test.class })
 			pv, _, err := b.provision(t.Context(), claim, testClass(map[string]string{
+				"csi.storage.k8s.io/provisioner-secret-name": "p", "csi.storage.k8s.io/provisioner-secret-namespace": "vault",
+				"csi.storage.k8s.io/controller-publish-secret-name": "p", "csi.storage.k8s.io/controller-publish-secret-namespace": "vault",
 				"csi.storage.k8s.io/controller-modify-secret-name": "m", "csi.storage.k8s.io/controller-modify-secret-namespace": "vault",
 			}), "node-1")
 			if test.want != "" {

@@ -267,7 +267,7 @@ func TestAClaimStopsWaitingForRoom(t *testing.T) {
 	for what, do := range map[string]func(*bench){
 		"it is gone": func(b *bench) { b.attempts.Post("0f1e", attempt.ClaimGone{}) },
 		"it waits for its Secret": func(b *bench) {
-			class := testClass(map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"})
+			class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "keys", "csi.storage.k8s.io/secret-namespace": "vault"})
 			must(t, b.resolver.classes.Add(class))
 			b.attempts.Post("0f1e", attempt.ClassChanged{})
 		},

@@ -37,10 +37,12 @@ func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 		"type":                        "cloud_essd",
 		"topodisk.io/strict-topology": "false",
 		"csi.storage.k8s.io/fstype":   "xfs",
-		"csi.storage.k8s.io/provisioner-secret-name":      "${pvc.annotations['team']}-key",
-		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
-		"csi.storage.k8s.io/node-stage-secret-name":       "${pv.name}",
-		"csi.storage.k8s.io/node-stage-secret-namespace":  "vault",
+		"csi.storage.k8s.io/provisioner-secret-name":             "${pvc.annotations['team']}-key",
+		"csi.storage.k8s.io/provisioner-secret-namespace":        "${pvc.namespace}",
+		"csi.storage.k8s.io/controller-publish-secret-name":      "publish",
+		"csi.storage.k8s.io/controller-publish-secret-namespace": "vault",
+		"csi.storage.k8s.io/node-stage-secret-name":              "${pv.name}",
+		"csi.storage.k8s.io/node-stage-secret-namespace":         "vault",
 	})
 	trimmed := testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, "team") }) // by the cache
 	pv, outcome, err := b.provision(t.Context(), trimmed, class, "node-1")
@@ -86,8 +88,9 @@ func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 			NodeAffinity:                  topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}}),
 			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
 				Driver: driverName, VolumeHandle: "d-bp1", FSType: "xfs",
-				VolumeAttributes:   map[string]string{"type": "cloud_essd", "storage.kubernetes.io/csiProvisionerIdentity": "test-identity"},
-				NodeStageSecretRef: &v1.SecretReference{Name: "disk-0f1e", Namespace: "vault"},
+				VolumeAttributes:           map[string]string{"type": "cloud_essd", "storage.kubernetes.io/csiProvisionerIdentity": "test-identity"},
+				NodeStageSecretRef:         &v1.SecretReference{Name: "disk-0f1e", Namespace: "vault"},
+				ControllerPublishSecretRef: &v1.SecretReference{Name: "publish", Namespace: "vault"},
 			}},
 		},
 	}

@@ -15,7 +15,7 @@ func TestANewSecretWakesItsClaim(t *testing.T) {
 		b := newBench(t, nil)
 		b.objects = watch.NewObjects(b.metadata)
 		defer b.objects.Stop()
-		class := testClass(map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"})
+		class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "keys", "csi.storage.k8s.io/secret-namespace": "vault"})
 		missing := watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "keys"}
 		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != attempt.Unchanged || watch.NotReadyObject(err) != missing {
 			t.Fatalf("got %v, %v", outcome, err)

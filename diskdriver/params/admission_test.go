@@ -71,6 +71,9 @@ func TestWhatAdmissionRefusesTheDriverRefuses(t *testing.T) {
 	}
 	for _, a := range admissions() {
 		for _, rule := range append(a.Rules, a.Unknown) {
+			if rule.Message == secretRule().Message {
+				continue // the provisioner keeps these parameters to itself, and refuses them
+			}
 			err := parse[a.Kind](rule)
 			if err == nil || disk.KindOf(err) != disk.Invalid {
 				t.Errorf("%s: the driver takes %v, which the rule %q refuses: %v", a.Kind, rule.Refuses, rule.Message, err)
@@ -89,7 +92,7 @@ func admissions() []admission {
 	}
 	snapshot, group := "snapshot.storage.k8s.io", "groupsnapshot.storage.k8s.io"
 	return []admission{
-		{"StorageClass", "storage.k8s.io", []string{"v1"}, "storageclasses", "provisioner", []string{"mountOptions"}, unknownRule(classKeys), append(rulesOf(classKeys), needsEncrypted, mountRule())},
+		{"StorageClass", "storage.k8s.io", []string{"v1"}, "storageclasses", "provisioner", []string{"mountOptions"}, unknownRule(classKeys), append(rulesOf(classKeys), needsEncrypted, secretRule(), mountRule())},
 		{"VolumeAttributesClass", "storage.k8s.io", []string{"v1", "v1beta1"}, "volumeattributesclasses", "driverName", nil, unknownRule(mutableKeys), rulesOf(mutableKeys)},
 		{"VolumeSnapshotClass", snapshot, []string{"v1"}, "volumesnapshotclasses", "driver", nil, unknownRule(snapshotKeys), rulesOf(snapshotKeys)},
 		{"VolumeGroupSnapshotClass", group, []string{"v1", "v1beta1", "v1beta2"}, "volumegroupsnapshotclasses", "driver", nil, unknownRule(groupKeys), rulesOf(groupKeys)},
@@ -115,6 +118,22 @@ func truths(of bool) []string {
 
 // secretNames are the names that any of Kubernetes' sidecars takes for references to Secrets.
 const secretNames = "^csi[.]storage[.]k8s[.]io/([a-z-]+-)?secret-(name|namespace)$"
+
+// secretRule refuses a class that names a Secret for some calls alone, as the provisioner does (provisioner/request, SecretRefs).
+func secretRule() admissionRule {
+	name := func(purpose string) string { return "csi.storage.k8s.io/" + purpose + "secret-name" }
+	has := func(key string) string { return "'" + key + "' in variables.parameters" }
+	provisioner := "(" + has(name("provisioner-")) + " || " + has("csiProvisionerSecretName") + ")"
+	publish := "(" + has(name("controller-publish-")) + " || " + has("csiControllerPublishSecretName") + ")"
+	expand := has(name("controller-expand-"))
+	return admissionRule{
+		Expression: has(name("")) + " || !(" + strings.Join([]string{provisioner, publish, expand, has(name("controller-modify-"))}, " || ") + ")" +
+			" || " + provisioner + " && " + publish + " && (" + expand + " || !object.?allowVolumeExpansion.orValue(false))",
+		Message: "a Secret is named for some calls alone, and the others would be made with the driver's own account, which doesn't have the disk; " +
+			"name it for all by csi.storage.k8s.io/secret-name and csi.storage.k8s.io/secret-namespace",
+		Refuses: map[string]string{name("provisioner-"): "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "storage"},
+	}
+}
 
 // unknownRule refuses every name that is in no row, but for those that
 // provisioners take for themselves.

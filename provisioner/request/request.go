@@ -69,6 +69,9 @@ func NewPlan(options Options, claim *v1.PersistentVolumeClaim, class *storagev1.
 		return nil, err
 	}
 	secrets, err := resolveSecrets(class.Parameters, name, claim)
+	if err == nil {
+		err = secrets.checkComplete(class)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -261,6 +261,41 @@ func TestSecretTemplates(t *testing.T) {
 	}
 }
 
+func TestAClassNamesItsSecretForAllCalls(t *testing.T) {
+	named := func(purposes ...string) map[string]string {
+		parameters := map[string]string{}
+		for _, p := range purposes {
+			parameters["csi.storage.k8s.io/"+p+"secret-name"], parameters["csi.storage.k8s.io/"+p+"secret-namespace"] = "keys", "storage"
+		}
+		return parameters
+	}
+	tests := map[string]struct {
+		parameters map[string]string
+		expandable bool
+		missing    string
+	}{
+		"none":                       {named(), true, ""},
+		"for all":                    {named(""), true, ""},
+		"of the node alone":          {named("node-stage-", "node-publish-"), true, ""},
+		"for all that there are":     {named("provisioner-", "controller-publish-"), false, ""},
+		"and expansions":             {named("provisioner-", "controller-publish-", "controller-expand-"), true, ""},
+		"not for expansions":         {named("provisioner-", "controller-publish-"), true, "has no csi.storage.k8s.io/controller-expand-secret-name"},
+		"for CreateVolume alone":     {named("provisioner-"), false, "has no csi.storage.k8s.io/controller-publish-secret-name"},
+		"for publishing alone":       {named("controller-publish-"), false, "has no csi.storage.k8s.io/provisioner-secret-name"},
+		"for changes alone":          {named("controller-modify-"), false, "no csi.storage.k8s.io/provisioner-secret-name, no csi.storage.k8s.io/controller-publish-secret-name"},
+		"for all by their old names": {map[string]string{"csiProvisionerSecretName": "keys", "csiProvisionerSecretNamespace": "storage", "csiControllerPublishSecretName": "keys", "csiControllerPublishSecretNamespace": "storage"}, false, ""},
+		"for one by its old name":    {map[string]string{"csiProvisionerSecretName": "keys", "csiProvisionerSecretNamespace": "storage"}, false, "has no csi.storage.k8s.io/controller-publish-secret-name"},
+	}
+	for name, test := range tests {
+		class := testClass(test.parameters)
+		class.AllowVolumeExpansion = &test.expandable
+		_, err := NewPlan(testOptions(), testClaim(), class, "node-1")
+		if (test.missing == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.missing) {
+			t.Errorf("%s: %v, want %q", name, err, test.missing)
+		}
+	}
+}
+
 func TestShouldProvision(t *testing.T) {
 	group := "cdi.kubevirt.io"
 	tests := map[string]struct {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/internal/escape"
 )
@@ -27,20 +28,25 @@ type secretPurpose struct {
 	field  func(*SecretRefs) **v1.SecretReference
 }
 
-// provisionerSecret is for CreateVolume and DeleteVolume.
-var provisionerSecret = secretPurpose{"provisioner-", "csiProvisionerSecret", func(r *SecretRefs) **v1.SecretReference { return &r.Provisioner }}
+// The Secrets for CreateVolume with DeleteVolume, and for the other calls to the controller.
+var (
+	provisionerSecret = secretPurpose{"provisioner-", "csiProvisionerSecret", func(r *SecretRefs) **v1.SecretReference { return &r.Provisioner }}
+	publishSecret     = secretPurpose{"controller-publish-", "csiControllerPublishSecret", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerPublish }}
+	expandSecret      = secretPurpose{"controller-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerExpand }}
+	modifySecret      = secretPurpose{"controller-modify-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerModify }}
+)
 
 // secretPurposes lists the keys of a class: <prefix>secret-name and
 // <prefix>secret-namespace, or <old>Name and <old>Namespace from before CSI 1.0.
 // The key without a prefix is the default for all.
 var secretPurposes = []secretPurpose{
 	provisionerSecret,
-	{"controller-publish-", "csiControllerPublishSecret", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerPublish }},
+	publishSecret,
 	{"node-stage-", "csiNodeStageSecret", func(r *SecretRefs) **v1.SecretReference { return &r.NodeStage }},
 	{"node-publish-", "csiNodePublishSecret", func(r *SecretRefs) **v1.SecretReference { return &r.NodePublish }},
-	{"controller-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerExpand }},
+	expandSecret,
 	{"node-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.NodeExpand }},
-	{"controller-modify-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerModify }},
+	modifySecret,
 }
 
 // secretKeys are the two parameters of a class that name a Secret.
@@ -81,6 +87,30 @@ func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.P
 		*purpose.field(&refs) = ref
 	}
 	return refs, nil
+}
+
+// checkComplete refuses a class that names a Secret for some calls alone: ECS is asked for the others by the driver's own account, which
+// doesn't have the disk, so that an unpublish succeeds while the disk stays attached, and an expansion never does.
+func (r SecretRefs) checkComplete(class *storagev1.StorageClass) error {
+	needed := []secretPurpose{provisionerSecret, publishSecret}
+	if ptr.Deref(class.AllowVolumeExpansion, false) {
+		needed = append(needed, expandSecret)
+	}
+	var named bool
+	var missing []string
+	for _, purpose := range append(needed, expandSecret, modifySecret) {
+		named = named || *purpose.field(&r) != nil
+	}
+	for _, purpose := range needed {
+		if *purpose.field(&r) == nil {
+			missing = append(missing, purposeKeys(purpose.prefix).name)
+		}
+	}
+	if !named || len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("class %s names a Secret for some calls, and has no %s: the driver would make these calls with its own account, which doesn't have the disk; "+
+		"name a Secret for all calls by %s and %s", class.Name, strings.Join(missing, ", no "), defaultSecretKeys.name, defaultSecretKeys.namespace)
 }
 
 // resolvePurpose returns the reference for one call.

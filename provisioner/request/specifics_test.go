@@ -12,7 +12,7 @@ import (
 // are compared apart.
 func TestSpecifics(t *testing.T) {
 	parameters := map[string]string{
-		"type": "cloud_essd", "csi.storage.k8s.io/provisioner-secret-namespace": "ecs", "csi.storage.k8s.io/provisioner-secret-name": "keys",
+		"type": "cloud_essd", "csi.storage.k8s.io/secret-namespace": "ecs", "csi.storage.k8s.io/secret-name": "keys",
 	}
 	tests := map[string]struct {
 		claim      func(*v1.PersistentVolumeClaim)
@@ -40,7 +40,7 @@ func TestSpecifics(t *testing.T) {
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "s-1"},
 		}}}, differs: true},
 		"its own account": {parameters: map[string]string{
-			"type": "cloud_essd", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}", "csi.storage.k8s.io/provisioner-secret-name": "keys",
+			"type": "cloud_essd", "csi.storage.k8s.io/secret-namespace": "${pvc.namespace}", "csi.storage.k8s.io/secret-name": "keys",
 		}, differs: true},
 	}
 	seen := map[string]string{}

@@ -199,7 +199,7 @@ func TestAdmissionRefusesWhatTheDriverRefuses(t *testing.T) {
 		{"type": "cloud_essd, cloud_auto", "performanceLevel": "PL1,PL0", "encrypted": "Yes", "kmsKeyId": "k",
 			"diskTags": "a:b", "diskTags/c": "d", "provisionedIops": "100"},
 		{"type": "available", "fsType": "xfs", "zoneId": "cn-hangzhou-h,ap-southeast-1a", "encrypted": "", "dataCacheSize": ""},
-		{"csi.storage.k8s.io/provisioner-secret-name": "a", "csi.storage.k8s.io/secret-namespace": "b",
+		{"csi.storage.k8s.io/secret-name": "a", "csi.storage.k8s.io/secret-namespace": "b", "csi.storage.k8s.io/node-stage-secret-name": "c",
 			"topodisk.io/strict-topology": "true", "readOnly": "no"},
 	} {
 		if broken := all["StorageClass"].refuses(t, classOf("StorageClass", ourDriver, good), nil); broken != nil {

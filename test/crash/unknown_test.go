@@ -144,8 +144,8 @@ func (s *scene) makeClass(name string) {
 	case waits:
 		return
 	case "with-secret":
-		class.Parameters["csi.storage.k8s.io/provisioner-secret-name"] = "keys"
-		class.Parameters["csi.storage.k8s.io/provisioner-secret-namespace"] = namespace
+		class.Parameters["csi.storage.k8s.io/secret-name"] = "keys"
+		class.Parameters["csi.storage.k8s.io/secret-namespace"] = namespace
 		s.allowSecrets()
 		s.makeSecret()
 	}

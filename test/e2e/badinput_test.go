@@ -61,12 +61,12 @@ var badInputs = []struct {
 		c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
 	}, says: []string{"selector", "remove"}},
 	{name: "secret-that-is-not-there", parameters: map[string]string{
-		"csi.storage.k8s.io/provisioner-secret-name": "absent", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+		"csi.storage.k8s.io/secret-name": "absent", "csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
 	}, says: []string{"absent", "not found"}},
-	{name: "secret-without-namespace", parameters: map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "a"},
-		says: []string{"csi.storage.k8s.io/provisioner-secret-name", "csi.storage.k8s.io/provisioner-secret-namespace"}},
+	{name: "secret-without-namespace", parameters: map[string]string{"csi.storage.k8s.io/secret-name": "a"},
+		says: []string{"csi.storage.k8s.io/secret-name", "csi.storage.k8s.io/secret-namespace"}},
 	{name: "secret-with-unknown-token", parameters: map[string]string{
-		"csi.storage.k8s.io/provisioner-secret-name": "${pvc.color}", "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+		"csi.storage.k8s.io/secret-name": "${pvc.color}", "csi.storage.k8s.io/secret-namespace": "default",
 	}, says: []string{"pvc.color", "pvc.name"}},
 }
 

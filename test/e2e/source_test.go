@@ -69,8 +69,8 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	s.allowSecrets()
 	class := s.Class(atOnce, map[string]string{
 		"type": "cloud_essd",
-		"csi.storage.k8s.io/provisioner-secret-name":      "later",
-		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+		"csi.storage.k8s.io/secret-name":      "later",
+		"csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
 	})
 	attributes := s.Namespace + "-fast"
 	s.Claim("waits", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &attributes })
