@@ -141,11 +141,11 @@ e2e-versions: ## run demo, end-to-end tests and the quick tests of storage on ea
 	@mkdir -p .build/run && $(GO) build -o .build/run/versions ./test/versions
 	@.build/run/versions -kube '$(KUBE)'
 
-crash: ## kill provisioner (csi-provisioner, too) and driver between any two calls, under SEEDS (100) random schedules, and at a handover, and hold the heap to be flat (an hour)
+crash: ## kill provisioner (csi-provisioner, too) and driver between any two calls, under SEEDS (100) random schedules, at a handover, and under half an hour of random calls, and hold the heap to be flat (an hour and a half)
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
 	$(GO) test -tags e2e -count 1 -timeout 60m ./test/crash -seeds $(SEEDS) -provisioner csi-provisioner
-	$(GO) test -tags e2e -count 1 -timeout 20m ./test/handover ./test/soak
+	$(GO) test -tags e2e -count 1 -timeout 60m ./test/handover ./test/soak
 
 image: ## build the container image for ARCHITECTURES as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)
 	$(GO) -C test/release build -o $(CURDIR)/.build/run/release .

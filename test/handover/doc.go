@@ -9,5 +9,8 @@
 // the control plane of test/lab, and an ECS that takes its time. The one that leads is killed, or stopped for longer than its
 // Lease, during 100 attaches and detaches; Kubernetes is told of no attachment what ECS contradicts.
 //
-// `make crash` runs it all (ten minutes); `make e2e` runs what takes less than five (-short).
+// TestRandomCallers asks for anything, of drivers that are killed and replaced, over a network that loses, delays and repeats, from an ECS
+// that refuses, lags and hides.
+//
+// `make crash` runs it all (forty minutes); `make e2e` runs what takes less than five (-short).
 package handover

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // built is the directory of the programs.
 var built = flag.String("programs", "", "directory of the programs, such as those of an older commit; empty: build them")
+
+// randomFor is how long TestRandomCallers calls.
+var randomFor = flag.Duration("random", 30*time.Minute, "how long random callers call; at most a minute with -short")
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -60,15 +60,23 @@ type claimed struct {
 
 // newScene starts everything. Each disk has instances of its own: what is in whose way is another test's business.
 func newScene(t *testing.T, disks int) *scene {
-	dir, err := os.MkdirTemp("", "handover")
-	if err != nil {
-		t.Fatal(err)
-	}
 	args := []string{"--zone=" + zone, "--latency=fast", "--queues=parallel"}
 	for n := range max(disks, 1) { // a region without any disk shows nothing to anybody
 		for _, instance := range []string{here(n), there(n), other(n)} {
 			args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7se.large", instance, zone))
 		}
+	}
+	s := startScene(t, args)
+	s.startDriver("A")
+	s.startDriver("B")
+	return s
+}
+
+// startScene starts a simulator alone.
+func startScene(t *testing.T, args []string) *scene {
+	dir, err := os.MkdirTemp("", "handover")
+	if err != nil {
+		t.Fatal(err)
 	}
 	replicas, err := simulator.StartReplicas(t.Context(), *built, dir, region, args...)
 	s := &scene{T: labtest.T{T: t}, Replicas: replicas, clients: map[string]csi.ControllerClient{}, conns: map[string]*grpc.ClientConn{},
@@ -86,8 +94,6 @@ func newScene(t *testing.T, disks int) *scene {
 		os.RemoveAll(dir)
 	})
 	s.Must(err)
-	s.startDriver("A")
-	s.startDriver("B")
 	return s
 }
 
@@ -121,8 +127,12 @@ func capability(shared bool) *csi.VolumeCapability {
 		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}}
 }
 
-// create returns the ID of the disk of a name.
 func (s *scene) create(ctx context.Context, driver, name string, shared bool) (string, error) {
+	return createWith(ctx, s.clients[driver], name, shared)
+}
+
+// createWith returns the ID of the disk of a name.
+func createWith(ctx context.Context, driver csi.ControllerClient, name string, shared bool) (string, error) {
 	req := &csi.CreateVolumeRequest{
 		Name: name, Parameters: map[string]string{"type": "cloud_essd"}, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 << 30},
 		VolumeCapabilities:        []*csi.VolumeCapability{capability(shared)},
@@ -131,18 +141,26 @@ func (s *scene) create(ctx context.Context, driver, name string, shared bool) (s
 	if shared {
 		req.Parameters["multiAttach"] = "true"
 	}
-	made, err := s.clients[driver].CreateVolume(ctx, req)
+	made, err := driver.CreateVolume(ctx, req)
 	return made.GetVolume().GetVolumeId(), err
 }
 
 func (s *scene) publish(ctx context.Context, driver, id, instance string, shared bool) error {
-	_, err := s.clients[driver].ControllerPublishVolume(ctx,
+	return publishWith(ctx, s.clients[driver], id, instance, shared)
+}
+
+func publishWith(ctx context.Context, driver csi.ControllerClient, id, instance string, shared bool) error {
+	_, err := driver.ControllerPublishVolume(ctx,
 		&csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: instance, VolumeCapability: capability(shared)})
 	return err
 }
 
 func (s *scene) unpublish(ctx context.Context, driver, id, instance string) error {
-	_, err := s.clients[driver].ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: instance})
+	return unpublishWith(ctx, s.clients[driver], id, instance)
+}
+
+func unpublishWith(ctx context.Context, driver csi.ControllerClient, id, instance string) error {
+	_, err := driver.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: instance})
 	return err
 }
 
