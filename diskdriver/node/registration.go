@@ -66,31 +66,45 @@ func (r *Registration) Registered() bool { return r.done.Load() }
 const socketCheckInterval = time.Second
 
 // Run serves the registration until the context ends, and takes its socket away
-// then: the kubelet forgets the driver. If another plugin of the driver's name
-// takes the socket's place, as the node plugin does that this one has replaced when
-// somebody starts it again, the kubelet calls that one; once its socket has gone the
-// driver is registered anew. Registered tells which of both it is.
+// then: the kubelet forgets the driver. A plugin of the driver's name that answers
+// at the socket keeps it, for volumes may be in its hands: the driver is registered
+// once that one has ended. If another one takes the socket's place, the kubelet calls
+// that one; once its socket has gone the driver is registered anew. Registered tells
+// which of both it is.
 func (r *Registration) Run(ctx context.Context) error {
-	if err := remove(r.socket); err != nil {
-		return fmt.Errorf("remove an old registration socket: %w", err)
-	}
-	for again := false; ; again = true {
-		err := r.serve(ctx)
-		switch {
-		case again && errors.Is(err, syscall.EADDRINUSE): // another plugin was quicker
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(socketCheckInterval):
-			}
-		case err != nil || ctx.Err() != nil:
+	for r.awaitFree(ctx) {
+		if err := remove(r.socket); err != nil {
+			return fmt.Errorf("remove an old registration socket: %w", err)
+		}
+		if err := r.serve(ctx); err != nil && !errors.Is(err, syscall.EADDRINUSE) { // another plugin was quicker
 			return err
 		}
 	}
+	return nil
 }
 
-// serve serves the registration until the context ends, or its socket has gone and
-// there is no other in its place.
+// awaitFree returns true when no other plugin listens at the socket, and false when the context has ended.
+func (r *Registration) awaitFree(ctx context.Context) bool {
+	for told := false; ctx.Err() == nil; told = true {
+		connection, err := (&net.Dialer{Timeout: socketCheckInterval}).DialContext(ctx, "unix", r.socket)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+			return true // nothing is there, or what an ended plugin has left
+		}
+		if err == nil {
+			_ = connection.Close()
+		}
+		if !told {
+			klog.ErrorS(nil, "Another plugin of the driver's name is registered on this node; this one registers when that one has ended", "socket", r.socket)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(socketCheckInterval):
+		}
+	}
+	return false
+}
+
+// serve serves the registration until the context ends, or its socket has gone.
 func (r *Registration) serve(ctx context.Context) error {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: r.socket, Net: "unix"})
 	if err != nil {
@@ -124,9 +138,8 @@ func (r *Registration) serve(ctx context.Context) error {
 	return nil
 }
 
-// awaitLoss returns when the socket has gone, or the context ends.
+// awaitLoss returns when the socket has gone or is another one, or the context ends.
 func (r *Registration) awaitLoss(ctx context.Context, own os.FileInfo) {
-	taken := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -139,10 +152,10 @@ func (r *Registration) awaitLoss(ctx context.Context, own os.FileInfo) {
 			r.done.Store(false)
 			klog.InfoS("The registration socket has gone; the driver is registered anew", "socket", r.socket)
 			return
-		case err == nil && !os.SameFile(now, own) && !taken:
-			taken = true
+		case err == nil && !os.SameFile(now, own):
 			r.done.Store(false)
 			klog.ErrorS(nil, "Another plugin of the driver's name has taken the registration socket; the kubelet calls that one", "socket", r.socket)
+			return
 		}
 	}
 }

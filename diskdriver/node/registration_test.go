@@ -114,6 +114,39 @@ func TestRegistrationReturns(t *testing.T) {
 	}
 }
 
+func TestAPluginThatAnswersKeepsItsRegistration(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "plugins_registry"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRegistration("d.example.com", dir, "/csi.sock")
+	other, err := net.ListenUnix("unix", &net.UnixAddr{Name: r.socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.SetUnlinkOnClose(false) // as a plugin that is killed
+	before, err := os.Lstat(r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	time.Sleep(2 * socketCheckInterval)
+	if now, err := os.Lstat(r.socket); err != nil || !os.SameFile(now, before) {
+		t.Errorf("the socket of a plugin that answers was taken: %v", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := &registry{t, r.socket}
+	g.await("the driver is registered once the other plugin has ended", g.isRegistered)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRegistrationLeavesAnotherSocket(t *testing.T) {
 	g, r, stop := newRegistry(t)
 	g.await("the driver is registered", g.isRegistered)

@@ -45,6 +45,7 @@ type installation struct {
 	kubeletDir  string   // empty: the chart's
 	snapshotter bool
 	groups      bool // of snapshots
+	takeover    bool // the other driver's CSIDriver object may be there
 }
 
 // command returns `helm install`.
@@ -64,6 +65,9 @@ func (in installation) command(o Options) shell.Command {
 	}
 	if in.groups {
 		sets = append(sets, "csiSnapshotter.featureGates=CSIVolumeGroupSnapshot=true")
+	}
+	if in.takeover {
+		sets = append(sets, "takeover=true")
 	}
 	install := shell.New("helm", "install", "topodisk", o.Chart, "--namespace", in.namespace)
 	for _, set := range sets {

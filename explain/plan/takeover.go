@@ -26,6 +26,7 @@ func Takeover(f *Facts, o Options) *Plan {
 	own = slices.DeleteFunc(own, func(s server) bool { return !s.vague() && !slices.Contains(s.serves(), f.Driver) })
 	read, refused := findRefused(f, p)
 	t := &takeover{Facts: f, Plan: p, options: o, in: installationOf(f), own: own}
+	t.in.takeover = true
 	for _, s := range others {
 		if s.vague() || slices.Contains(s.serves(), f.Driver) {
 			t.leaving = append(t.leaving, s)

@@ -68,7 +68,7 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	s := newScene(t)
 	s.allowSecrets()
 	class := s.Class(atOnce, map[string]string{
-		"type": "cloud_essd",
+		"type":                                "cloud_essd",
 		"csi.storage.k8s.io/secret-name":      "later",
 		"csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
 	})

@@ -116,7 +116,7 @@ var situations = map[string]func(*scene) explain.Ref{
 	},
 	"node-with-startup-taint": func(s *scene) explain.Ref {
 		s.stopPlugin(nodeI)
-		s.patchNode(nodeI, `{"spec":{"taints":[{"key":"topodisk.io/agent-not-ready","effect":"NoExecute"}]}}`, `{"spec":{"taints":null}}`)
+		s.patchNode(nodeI, `{"spec":{"taints":[{"key":"topodisk.io/agent-not-ready","effect":"NoSchedule"}]}}`, `{"spec":{"taints":null}}`)
 		return node(nodeI)
 	},
 	"disk-type-not-taken": func(s *scene) explain.Ref {

@@ -73,9 +73,10 @@ func (s *scene) takesOverFromACK() {
 	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 }
 
-// installInsteadOf takes the components away and installs topodisk.
+// installInsteadOf takes the components away and installs topodisk, whose cluster has another ID than theirs.
 func (s *scene) installInsteadOf(components string) {
 	s.Helper()
+	s.retagAsUsual("notes")
 	s.kubectl("delete -f " + components + " --wait")
 	s.WaitFor("no Pod of the components is left", late, func(ctx context.Context) (bool, error) {
 		pods, err := s.componentPods(ctx)

@@ -75,6 +75,7 @@ func (s *scene) takesOverFromChart() {
 	s.kubectl("-n " + home + " delete secret csi-access-key")
 	s.kubectl("-n " + home + " delete secret " + secretName + " --ignore-not-found")
 	s.makeSecret(otherID, otherSecret)
+	s.retagAsUsual("notes")
 	s.install()
 	s.awaitReady(late)
 	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))

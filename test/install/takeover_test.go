@@ -57,6 +57,12 @@ func (s *scene) retag(claim, cluster string) {
 	s.Must(cli.Run(s.Context(), disk.TagCommands("cn-hangzhou", "disk", cluster, id)[0].String()))
 }
 
+// retagAsUsual is retag for a cluster that is told no ID.
+func (s *scene) retagAsUsual(claim string) {
+	s.Helper()
+	s.retag(claim, s.kubectl("get namespace kube-system --output jsonpath={.metadata.uid}"))
+}
+
 // takesOver switches a cluster from another driver to topodisk and back, and installs topodisk once more as the README says.
 // A Pod with a disk runs all the while.
 func (s *scene) takesOver() {

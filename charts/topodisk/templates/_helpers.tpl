@@ -330,6 +330,12 @@ volumeLifecycleModes: [Persistent]
 {{- fail (printf "\n\nThe CSIDriver object %s, which this release had made, was made again by somebody else. %s. Delete it, and repeat the upgrade:\n\n  kubectl delete csidriver %s\n" .Values.driverName (include "topodisk.unusableCSIDriver" $object.spec) .Values.driverName) -}}
 {{- end -}}
 {{- $object = dict -}}
+{{- else if and $object .Release.IsInstall (not .Values.takeover) -}}
+{{- $of := "of a driver that is not this release" -}}
+{{- with dig "meta.helm.sh/release-name" "" $by -}}
+{{- $of = printf "of Helm release %s in namespace %s" . (dig "meta.helm.sh/release-namespace" "" $by) -}}
+{{- end -}}
+{{- fail (printf "\n\nA CSIDriver object %s is there already, %s: two drivers of one name take each other's disks. Try topodisk beside it under another name (driverName; docs/pilot.md), or switch from it to topodisk (docs/takeover.md), whose commands this prints, and then set takeover=true:\n\n  kubectl topodisk plan takeover\n" $.Values.driverName $of) -}}
 {{- end -}}
 {{- toJson $object -}}
 {{- end -}}

@@ -208,7 +208,7 @@ var codesOf = map[string]map[string]disk.Kind{
 	"ResizeDisk": {
 		"InvalidDataDiskSize.*":    disk.OutOfRange,
 		"InvalidParameter":         disk.OutOfRange, // NewSize: of the others ECS takes what is sent
-		"InvalidDiskCategory.*":    disk.Blocked, // it can't be resized while it is in use
+		"InvalidDiskCategory.*":    disk.Blocked,    // it can't be resized while it is in use
 		"OperationDenied":          disk.Blocked,
 		"QuotaExceed.DiskCapacity": disk.Quota,
 		"IncorrectDiskStatus":      disk.Pending,

@@ -91,22 +91,29 @@ func (s *session) expect(what string, is bool) {
 }
 
 // release runs helm install or helm upgrade, and returns the notes.
-func (s *session) release(verb string) string {
-	return s.run("", s.helm, append(arguments(verb), s.chart)...)
+func (s *session) release(verb string, more ...string) string {
+	return s.run("", s.helm, append(append(arguments(verb), more...), s.chart)...)
 }
 
-// refused runs helm upgrade, which is to fail, and returns why it did.
-func (s *session) refused() string {
+// refused runs helm, which is to fail, and returns why it did.
+func (s *session) refused(verb string) string {
 	if s.err != nil {
 		return ""
 	}
-	s.release("upgrade")
+	s.release(verb)
 	reason := s.err
 	if s.err = nil; reason == nil {
-		s.err = errors.New("helm upgrade did not fail")
+		s.err = fmt.Errorf("helm %s did not fail", verb)
 		return ""
 	}
 	return reason.Error()
+}
+
+// takeOver installs topodisk where another driver's object is, and returns the notes.
+func (s *session) takeOver() string {
+	reason := s.refused("install")
+	s.expect("an installation says what to do: "+reason, strings.Contains(reason, "kubectl topodisk plan takeover"))
+	return s.release("install", "--set=takeover=true")
 }
 
 func arguments(verb string) []string {
@@ -159,7 +166,7 @@ func (s *session) releases() {
 func (s *session) adopts(release, says string) {
 	s.run(object(driver, release, incumbents), "kubectl", "create", "--filename=-")
 	before := s.get(driver)
-	notes := s.release("install")
+	notes := s.takeOver()
 	s.expect("the notes say that it "+says+": "+notes, strings.Contains(notes, says))
 	f := s.get(driver)
 	s.expect("it is left alone", f.Metadata.UID == before.Metadata.UID && !f.isOurs() && f.Spec["podInfoOnMount"] == true)
@@ -180,7 +187,7 @@ func (s *session) adopts(release, says string) {
 
 func (s *session) unusable() {
 	s.run(object(driver, "", "{attachRequired: false}"), "kubectl", "create", "--filename=-")
-	notes := s.release("install")
+	notes := s.takeOver()
 	s.expect("the notes say what to type: "+notes, strings.Contains(notes, "No disk can be used with it: attachRequired is false") &&
 		strings.Contains(notes, "\n  kubectl delete csidriver "+driver+"\n"))
 	s.run("", "kubectl", "delete", "csidriver", driver)
@@ -208,7 +215,7 @@ func (s *session) madeAgain() {
 
 	s.replace("", "{attachRequired: false}")
 	before = s.get(driver)
-	reason := s.refused()
+	reason := s.refused("upgrade")
 	s.expect("the upgrade says what to type: "+reason, strings.Contains(reason, "kubectl delete csidriver "+driver))
 	s.expect("it is left alone", s.get(driver).Metadata.UID == before.Metadata.UID)
 	s.run("", "kubectl", "delete", "csidriver", driver)
@@ -225,7 +232,7 @@ func (s *session) madeAgainByRelease() {
 	s.release("install")
 	s.replace("alibaba", incumbents)
 	before := s.get(driver)
-	reason := s.refused()
+	reason := s.refused("upgrade")
 	s.expect("the upgrade says whose it is: "+reason, strings.Contains(reason, "of Helm release alibaba in namespace kube-system"))
 	command := keep.FindString(reason)
 	s.expect("the upgrade says what to type: "+reason, command != "")
