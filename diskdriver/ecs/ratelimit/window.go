@@ -185,7 +185,7 @@ func (w *windows) latePause() time.Duration {
 func (w *windows) width() int {
 	switch {
 	case w.share == 0:
-		return min(w.ramp, max(startConcurrency, w.accepted/acceptedPerRefusal), w.concurrency)
+		return min(w.ramp, max(startConcurrency, max(w.accepted, w.peak)/acceptedPerRefusal), w.concurrency)
 	case w.sent < w.share-w.yield:
 		return min(w.concurrency, w.share/burstWidth+1)
 	case w.sent < w.share:
