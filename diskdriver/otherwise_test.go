@@ -65,6 +65,7 @@ var doubts = []struct {
 	{otherwise{name: "forgive-unknown-snapshot", set: func(c *ecssim.Config) { c.Doubts.ForgiveUnknownSnapshot = true }}, "ForgiveUnknownSnapshot"},
 	{otherwise{name: "no-task-for-level", set: func(c *ecssim.Config) { c.Doubts.NoTaskForLevel = true }}, "NoTaskForLevel"},
 	{otherwise{name: "refuse-shared-online-resize", set: func(c *ecssim.Config) { c.Doubts.RefuseSharedOnlineResize = true }}, "RefuseSharedOnlineResize"},
+	{otherwise{name: "resize-limit-too-large", set: func(c *ecssim.Config) { c.Doubts.ResizeLimitCode = ecssim.ResizeLimitCodes[1] }}, "ResizeLimitCode"},
 	{otherwise{name: "unknown-key-400", set: func(c *ecssim.Config) { c.Doubts.UnknownKeyIs400 = true }}, "UnknownKeyIs400"},
 	{otherwise{name: "forgive-unknown-disk", set: func(c *ecssim.Config) { c.ForgiveUnknownDisk = true }}, "ForgiveUnknownDisk"},
 	{otherwise{name: "bind-failed-tokens", set: func(c *ecssim.Config) { c.BindFailedTokens = true }}, "BindFailedTokens"},

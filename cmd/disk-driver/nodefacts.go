@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
+	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
 )
 
@@ -34,7 +35,7 @@ func newNodeFacts(o *options, cloud nodefacts.Cloud) (*nodefacts.Publisher, erro
 		klog.InfoS("No node is told which disks it can attach: this is no Pod with a token for the API server, and there is no --kubeconfig", "reason", without)
 		return nil, nil
 	}
-	return nodefacts.New(nodefacts.Config{Region: o.region, Driver: o.driverName, Namespace: o.namespace()}, client, cloud)
+	return nodefacts.New(nodefacts.Config{Region: o.region, Driver: o.driverName, LabelsOf: diskdriver.DefaultName, Namespace: o.namespace()}, client, cloud)
 }
 
 // optionalClient returns no client, and why, if there is no cluster: this is no

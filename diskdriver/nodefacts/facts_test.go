@@ -122,7 +122,7 @@ func TestAPatchSaysWhatIsMissingAndNoMore(t *testing.T) {
 		if test.want != "" {
 			want = `{"metadata":{"uid":"u1",` + test.want + `}}`
 		}
-		if patch, needed := patchOf(node, facts); needed != (want != "") || string(patch) != want {
+		if patch, needed := patchOf(node, facts, true); needed != (want != "") || string(patch) != want {
 			t.Errorf("%s: needed %v, patch %s, want %s", name, needed, patch, want)
 		}
 	}

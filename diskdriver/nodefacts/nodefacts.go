@@ -43,6 +43,9 @@ type Config struct {
 	Region string
 	// Driver is the CSI driver's name, after which the Lease is named. Required.
 	Driver string
+	// LabelsOf is the driver whose labels disk.NodeTypeLabel are if the cluster
+	// has its CSIDriver object. Required.
+	LabelsOf string
 	// Namespace is where the Lease is. Required.
 	Namespace string
 }
@@ -61,7 +64,7 @@ const byInstance = "instance"
 // New returns a Publisher; its error names what is missing. It calls nothing:
 // Run does.
 func New(config Config, client kubernetes.Interface, cloud Cloud) (*Publisher, error) {
-	for _, required := range []struct{ name, value string }{{"Region", config.Region}, {"Driver", config.Driver}, {"Namespace", config.Namespace}} {
+	for _, required := range []struct{ name, value string }{{"Region", config.Region}, {"Driver", config.Driver}, {"LabelsOf", config.LabelsOf}, {"Namespace", config.Namespace}} {
 		if required.value == "" {
 			return nil, fmt.Errorf("nodefacts.Config.%s is missing", required.name)
 		}

@@ -16,19 +16,23 @@ type metadata struct {
 	Annotations map[string]string  `json:"annotations,omitempty"`
 }
 
-// patchOf returns what makes a Node say its facts, and false if it says them
-// already. A label goes only if the instance is known not to take the category.
+// patchOf returns what makes a Node say its facts, in labels only if these are the
+// driver's, and false if it says them already. A label goes only if the instance is known not to take the category.
 // A label with another value than available was set by somebody else, who may
 // want to keep disks of that category off the node, and is left alone.
-func patchOf(node *corev1.Node, f Facts) (patch []byte, needed bool) {
+func patchOf(node *corev1.Node, f Facts, labels bool) (patch []byte, needed bool) {
 	m := metadata{UID: node.UID, Labels: map[string]*string{}}
-	for _, c := range f.Takes {
+	takes, refuses := f.Takes, f.Refuses
+	if !labels {
+		takes, refuses = nil, nil
+	}
+	for _, c := range takes {
 		if key := disk.NodeTypeLabel + string(c); node.Labels[key] == "" && categoryForm.MatchString(string(c)) {
 			value := available
 			m.Labels[key] = &value
 		}
 	}
-	for _, c := range f.Refuses {
+	for _, c := range refuses {
 		if key := disk.NodeTypeLabel + string(c); node.Labels[key] == available {
 			m.Labels[key] = nil
 		}

@@ -141,17 +141,34 @@ func (w *publication) process(ctx context.Context, names []string) (again map[st
 	if err := w.types.refresh(ctx, instanceTypes); err != nil {
 		klog.ErrorS(err, "What nodes can attach was not read in full")
 	}
+	labels, unclear := w.keepsLabels(ctx)
+	if unclear != nil {
+		klog.ErrorS(unclear, "Whose the labels of nodes are was not read, and they stay as they are")
+	}
 	for _, s := range nodes {
 		if ctx.Err() != nil {
 			return again // whoever works next looks at every node
 		}
-		done, err := w.write(ctx, s)
+		done, err := w.write(ctx, s, labels)
 		if err != nil {
 			klog.ErrorS(err, "Node facts were not written", "node", s.node.Name)
 		}
-		again[s.node.Name] = err != nil || !done
+		again[s.node.Name] = unclear != nil || err != nil || !done
 	}
 	return again
+}
+
+// keepsLabels says whether the labels are this driver's to set and to take away: another one of the usual name that the cluster has goes
+// by them, and keeps them itself.
+func (w *publication) keepsLabels(ctx context.Context) (bool, error) {
+	if w.config.Driver == w.config.LabelsOf {
+		return true, nil
+	}
+	_, err := w.client.StorageV1().CSIDrivers().Get(ctx, w.config.LabelsOf, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // nodeInstances returns the Nodes that stand for an instance of the region.
@@ -203,13 +220,13 @@ func (w *publication) readInstances(ctx context.Context, nodes []*nodeInstance) 
 
 // write writes what is known of a Node, if it doesn't say so yet, and returns
 // whether that is all there is to know.
-func (w *publication) write(ctx context.Context, s *nodeInstance) (complete bool, err error) {
+func (w *publication) write(ctx context.Context, s *nodeInstance, labels bool) (complete bool, err error) {
 	if s.now.Type == "" || s.now.Zone == "" {
 		return false, nil
 	}
 	before, _ := published(s.node)
 	facts := before.updated(s.id, s.node.Status.NodeInfo.BootID, w.types.instance(s.now.Type, s.now.Zone))
-	patch, needed := patchOf(s.node, facts)
+	patch, needed := patchOf(s.node, facts, labels)
 	if !needed {
 		return facts.isComplete(), nil
 	}

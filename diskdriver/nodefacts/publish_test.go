@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,7 @@ type bench struct {
 	sim     *ecssim.Server
 	cluster *fake.Clientset
 	config  ecssim.Config
+	driver  string // empty: the usual one
 }
 
 // newBench makes ECS: two zones, and the types ecs.new.large, which takes what
@@ -108,9 +110,13 @@ func (b *bench) publisher() (*Publisher, func()) {
 // start starts a Publisher; the function, or the end of the test, ends it.
 func (b *bench) start(run func(*Publisher, context.Context)) (*Publisher, func()) {
 	b.Helper()
+	driver := "diskplugin.csi.alibabacloud.com"
+	if b.driver != "" {
+		driver = b.driver
+	}
 	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: "c1", Credentials: credentials.Static(credentials.Keys{AccessKeyID: "id", AccessKeySecret: "secret"}), Transport: b.sim})
 	b.must(err)
-	p, err := New(Config{Region: "cn-hangzhou", Driver: "diskplugin.csi.alibabacloud.com", Namespace: "kube-system"}, b.cluster, client)
+	p, err := New(Config{Region: "cn-hangzhou", Driver: driver, LabelsOf: "diskplugin.csi.alibabacloud.com", Namespace: "kube-system"}, b.cluster, client)
 	b.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -213,6 +219,27 @@ func TestNodesAreTold(t *testing.T) {
 
 // A fleet costs a call for a hundred instances, one for ten types, and two for
 // each type and for all.
+// A driver of another name leaves the labels to the one that goes by them, while the cluster has it.
+func TestLabelsOfAnotherDriverStay(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.driver = "pilot.example.com"
+		usual := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "diskplugin.csi.alibabacloud.com"}}
+		b.must(b.cluster.Tracker().Add(usual))
+		b.instance("new", zoneH, "ecs.new.large")
+		b.instance("old", zoneH, "ecs.old.large", "cloud_essd")
+		_, stop := b.publisher()
+		time.Sleep(10 * time.Second)
+		stop()
+		b.wantNode("new", 16)
+		b.wantNode("old", 4, "cloud_essd")
+		b.must(b.cluster.StorageV1().CSIDrivers().Delete(b.Context(), usual.Name, metav1.DeleteOptions{}))
+		b.publisher()
+		time.Sleep(10 * time.Second)
+		b.wantNode("new", 16, "cloud_auto", "cloud_essd", "cloud_regional_disk_auto")
+		b.wantNode("old", 4, "cloud_efficiency")
+	})
+}
+
 func TestAFleetCostsTensOfCalls(t *testing.T) {
 	const nodes, kinds = 5000, 20
 	inBubble(t, func(config *ecssim.Config) {
@@ -404,7 +431,8 @@ func TestAConfigThatLacksSomethingIsRefused(t *testing.T) {
 	}{
 		{Config{Driver: "d", Namespace: "n"}, "Region"},
 		{Config{Region: "r", Namespace: "n"}, "Driver"},
-		{Config{Region: "r", Driver: "d"}, "Namespace"},
+		{Config{Region: "r", Driver: "d", Namespace: "n"}, "LabelsOf"},
+		{Config{Region: "r", Driver: "d", LabelsOf: "d"}, "Namespace"},
 	} {
 		if _, err := New(row.config, fake.NewClientset(), nil); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%+v: %v", row.config, err)

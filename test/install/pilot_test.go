@@ -3,6 +3,8 @@
 package install
 
 import (
+	"strings"
+
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
@@ -23,6 +25,7 @@ func (s *scene) pilots() {
 	s.Must(s.MakeClass(s.Context(), lab.Class(moved, storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})))
 	others := s.startOthers()
 
+	labels := s.kubectl("get nodes --output jsonpath={.items[*].metadata.labels}")
 	s.follow(page, "helm install")
 	s.awaitNotes()
 	s.sh("notes", "echo kept >/data/kept && sync")
@@ -48,6 +51,12 @@ func (s *scene) pilots() {
 	s.follow(page, "volume.yaml")
 	s.servedBy("notes", lab.DriverName)
 	s.follow(page, "helm uninstall")
+	if now := s.kubectl("get nodes --output jsonpath={.items[*].metadata.labels}"); now != labels {
+		s.Errorf("the nodes had the labels\n%s\nand have after the pilot\n%s", labels, now)
+	}
+	if left := s.kubectl("get nodes --output jsonpath={.items[*].metadata.annotations}"); strings.Contains(left, "topodisk.io/") {
+		s.Errorf("the pilot has left something on nodes:\n%s", left)
+	}
 	others.end()
 	s.componentsServe("disk", "nas", "oss")
 
