@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -101,6 +102,15 @@ func (e *claimEvents) forget(s subject) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.said, s)
+}
+
+// reasonOtherPlugin is the reason of an event on a Node where another plugin of the driver's name is registered.
+const reasonOtherPlugin = "AnotherPluginRegistered"
+
+// otherPlugin returns what tells the administrator of a node of a plugin in the driver's place.
+func (e *claimEvents) otherPlugin(node string) func(message string) {
+	ref := &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)} // as the kubelet's events have it
+	return func(message string) { e.recorder.Event(ref, corev1.EventTypeWarning, reasonOtherPlugin, message) }
 }
 
 // run tells the owners until the context ends.

@@ -59,8 +59,9 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-dir=%s: %w", o.kubeletDir, err)
 	}
-	return &nodePlugin{self: self, events: events, server: server, registration: node.NewRegistration(o.driverName, o.kubeletDir, socket),
-		removeTaint: o.removeTaint}, nil
+	registration := node.NewRegistration(o.driverName, o.kubeletDir, socket)
+	registration.Held = events.otherPlugin(o.nodeName)
+	return &nodePlugin{self: self, events: events, server: server, registration: registration, removeTaint: o.removeTaint}, nil
 }
 
 // run makes the driver known to the kubelet, once all is known that the kubelet

@@ -26,6 +26,10 @@ type Registration struct {
 	endpoint string
 	socket   string
 	done     atomic.Bool
+
+	// Held is called when another plugin is found in the driver's place, with
+	// words for the node's administrator. Nil: nobody is told.
+	Held func(message string)
 }
 
 // NewRegistration returns the registration of a driver that serves CSI on a
@@ -62,6 +66,8 @@ func (r *Registration) NotifyRegistrationStatus(_ context.Context, status *regis
 // Registered says whether the kubelet has taken the driver.
 func (r *Registration) Registered() bool { return r.done.Load() }
 
+const otherPlugin = "Another plugin of the driver's name is registered on this node, and the kubelet calls that one; this one registers when that one has ended"
+
 // socketCheckInterval is the time between two checks that the socket is there.
 const socketCheckInterval = time.Second
 
@@ -87,14 +93,18 @@ func (r *Registration) Run(ctx context.Context) error {
 func (r *Registration) awaitFree(ctx context.Context) bool {
 	for told := false; ctx.Err() == nil; told = true {
 		connection, err := (&net.Dialer{Timeout: socketCheckInterval}).DialContext(ctx, "unix", r.socket)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		switch {
+		case err == nil:
+			_ = connection.Close()
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, os.ErrDeadlineExceeded), ctx.Err() != nil: // a busy one
+		default:
 			return true // nothing is there, or what an ended plugin has left
 		}
-		if err == nil {
-			_ = connection.Close()
-		}
 		if !told {
-			klog.ErrorS(nil, "Another plugin of the driver's name is registered on this node; this one registers when that one has ended", "socket", r.socket)
+			klog.ErrorS(nil, otherPlugin, "socket", r.socket)
+			if r.Held != nil {
+				r.Held(otherPlugin)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -154,7 +164,7 @@ func (r *Registration) awaitLoss(ctx context.Context, own os.FileInfo) {
 			return
 		case err == nil && !os.SameFile(now, own):
 			r.done.Store(false)
-			klog.ErrorS(nil, "Another plugin of the driver's name has taken the registration socket; the kubelet calls that one", "socket", r.socket)
+			klog.ErrorS(nil, "Another plugin of the driver's name has taken the registration socket", "socket", r.socket)
 			return
 		}
 	}

@@ -129,10 +129,15 @@ func TestAPluginThatAnswersKeepsItsRegistration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	held := make(chan string, 10)
+	r.Held = func(message string) { held <- message }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	time.Sleep(2 * socketCheckInterval)
+	if len(held) != 1 {
+		t.Errorf("it was told %d times that another plugin is there, want once", len(held))
+	}
 	if now, err := os.Lstat(r.socket); err != nil || !os.SameFile(now, before) {
 		t.Errorf("the socket of a plugin that answers was taken: %v", err)
 	}
