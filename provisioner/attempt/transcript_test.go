@@ -28,8 +28,9 @@ import (
 )
 
 // TestTranscripts runs the transcripts of testdata. A line that is not indented is a
-// step; the lines below it are what it leads to: the phase, with the node whose change
-// may help (* for any), then the actions. -update writes those lines anew.
+// step; the lines below it are what is done to the world, in this order: to the driver,
+// the journal, the API server, the events of objects and the queues. -update writes
+// those lines anew.
 //
 //	claim [old] [not-leading] [secrets] [anywhere] [retain] [source=NAME] [node=NAME] [codes=CODE,...] ...
 //
@@ -312,16 +313,20 @@ var actionPhases = map[string][]Phase{
 	"DeleteUnowned": {CleaningUp, Discarding, Deleting}, "RemoveSelectedNode": {Unselecting}, "CheckSiblings": {CheckingSiblings},
 }
 
-// print writes what a step has led to.
+// print writes what a step has done to the world.
 func (s *scenario) print(out *strings.Builder, done step) {
-	fmt.Fprintf(out, "  %v", done.to)
-	if s.record.awaitsAnyNode {
-		fmt.Fprint(out, " awaits-any-node")
-	}
-	fmt.Fprintln(out)
 	for _, action := range done.actions {
-		fmt.Fprintf(out, "    %v\n", action)
+		if !inside[Name(action)] {
+			fmt.Fprintf(out, "  %v\n", action)
+		}
 	}
+}
+
+// inside are the actions, by their names, that nobody sees but this process: they read its caches, count for its metrics, or tell its
+// other parts.
+var inside = map[string]bool{
+	"Resolve": true, "CheckSiblings": true, "Subscribe": true, "Unsubscribe": true, "Prefetch": true, "CancelPrefetch": true, "NoteServed": true,
+	"NoteRefusal": true, "CountFailure": true, "CountAnswer": true, "CountSkipped": true, "CountReschedule": true, "CountLeakPrevented": true,
 }
 
 // event makes the event of a name from its words.
