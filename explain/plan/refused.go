@@ -15,6 +15,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -96,7 +97,7 @@ func refusedClass(class *storagev1.StorageClass) (warnings []string, err error) 
 			return parsed.Warnings, fmt.Errorf("mountOptions[%d]: %w", i, err)
 		}
 	}
-	return parsed.Warnings, nil
+	return parsed.Warnings, request.CheckSecrets(class)
 }
 
 func refusedSnapshotClass(class *SnapshotClass) (warnings []string, err error) {

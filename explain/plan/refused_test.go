@@ -91,6 +91,7 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 		oldClass("other-options", diskdriver.DefaultName, map[string]string{"mkfsOptions": "-O quota", "fsType": "xfs"}),
 		withMountOptions(oldClass("mount", diskdriver.DefaultName, nil), "noatime", "norecovery"),
 		withMountOptions(oldClass("good-mount", diskdriver.DefaultName, nil), "noatime", "barrier=0", "logbsize=256k"),
+		oldClass("half-secret", diskdriver.DefaultName, map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "n"}),
 		oldClass("of-another", "nas.example.com", map[string]string{"type": "anything"}),
 	}
 	f.Attributes = []storagev1.VolumeAttributesClass{{ObjectMeta: named("fast"), DriverName: diskdriver.DefaultName, Parameters: map[string]string{"performanceLevel": "PL9"}}}
@@ -128,12 +129,13 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 	f.Attachments = []storagev1.VolumeAttachment{attachment("csi-1", "d-serial", map[string]string{"serialNumber": "serial"}), attachment("csi-2", "d-none", nil)}
 	p := &Plan{}
 	read, refused := findRefused(f, p)
-	if read != 26 || refused != 15 {
+	if read != 27 || refused != 16 {
 		t.Errorf("%d objects read, %d refused", read, refused)
 	}
 	text := textOf(t, &Plan{Summary: "x", Findings: p.Findings})
 	for _, want := range []string{
 		"StorageClass misspelt: refused: ", `"cloud_esd"`, "StorageClass truth: refused: ", "encrypted", "StorageClass cache: refused: ", "dataCacheSize",
+		"StorageClass half-secret: refused: ", "has no csi.storage.k8s.io/controller-publish-secret-name",
 		"VolumeAttributesClass fast: refused: ", "VolumeSnapshotClass ever: refused: ", "VolumeSnapshotClass odd: refused: parameters: 7", "VolumeGroupSnapshotClass group: refused: ",
 		"PersistentVolume no-disk: refused: ", "PersistentVolume d-ntfs: refused: ", "PersistentVolume d-shared: refused: ", "PersistentVolume d-none: refused: its disk seems to have no serial number",
 		`StorageClass log: refused: parameter mkfsOptions: option -l of mkfs.xfs: "logdev=/dev/vdx" is not allowed`, "StorageClass other-options: refused: parameter mkfsOptions: ",

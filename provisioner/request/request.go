@@ -70,7 +70,7 @@ func NewPlan(options Options, claim *v1.PersistentVolumeClaim, class *storagev1.
 	}
 	secrets, err := resolveSecrets(class.Parameters, name, claim)
 	if err == nil {
-		err = secrets.checkComplete(class)
+		err = CheckSecrets(class)
 	}
 	if err != nil {
 		return nil, err

@@ -89,28 +89,33 @@ func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.P
 	return refs, nil
 }
 
-// checkComplete refuses a class that names a Secret for some calls alone: ECS is asked for the others by the driver's own account, which
+// CheckSecrets refuses a class that names a Secret for some calls alone: ECS is asked for the others by the driver's own account, which
 // doesn't have the disk, so that an unpublish succeeds while the disk stays attached, and an expansion never does.
-func (r SecretRefs) checkComplete(class *storagev1.StorageClass) error {
+func CheckSecrets(class *storagev1.StorageClass) error {
+	if defaultSecretKeys.in(class.Parameters) {
+		return nil
+	}
 	needed := []secretPurpose{provisionerSecret, publishSecret}
 	if ptr.Deref(class.AllowVolumeExpansion, false) {
 		needed = append(needed, expandSecret)
 	}
-	var named bool
 	var missing []string
-	for _, purpose := range append(needed, expandSecret, modifySecret) {
-		named = named || *purpose.field(&r) != nil
-	}
 	for _, purpose := range needed {
-		if *purpose.field(&r) == nil {
+		if !purpose.isNamed(class.Parameters) {
 			missing = append(missing, purposeKeys(purpose.prefix).name)
 		}
 	}
+	named := slices.ContainsFunc([]secretPurpose{provisionerSecret, publishSecret, expandSecret, modifySecret}, func(p secretPurpose) bool { return p.isNamed(class.Parameters) })
 	if !named || len(missing) == 0 {
 		return nil
 	}
 	return fmt.Errorf("class %s names a Secret for some calls, and has no %s: the driver would make these calls with its own account, which doesn't have the disk; "+
 		"name a Secret for all calls by %s and %s", class.Name, strings.Join(missing, ", no "), defaultSecretKeys.name, defaultSecretKeys.namespace)
+}
+
+// isNamed says whether a class's parameters name a Secret for that call alone.
+func (p secretPurpose) isNamed(parameters map[string]string) bool {
+	return purposeKeys(p.prefix).in(parameters) || p.old != "" && secretKeys{p.old + "Name", p.old + "Namespace"}.in(parameters)
 }
 
 // resolvePurpose returns the reference for one call.
