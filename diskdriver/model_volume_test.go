@@ -335,6 +335,18 @@ func (w *world) hasNode(node string) bool {
 	return slices.ContainsFunc(w.sim.State().Instances, func(i ecssim.InstanceState) bool { return i.ID == node })
 }
 
+// runsInPart says whether some of the instances that have the disk run, and others don't.
+func (v *modelVolume) runsInPart(w *world) bool {
+	d, _ := v.disk(w)
+	statuses := map[string]bool{}
+	for _, i := range w.sim.State().Instances {
+		if slices.ContainsFunc(d.Attachments, func(a ecssim.AttachmentState) bool { return a.Instance == i.ID }) {
+			statuses[i.Status] = true
+		}
+	}
+	return len(statuses) > 1
+}
+
 func (v *modelVolume) expand(w *world, word string) *call {
 	if v.phase != present {
 		return nil
@@ -353,6 +365,8 @@ func (v *modelVolume) expand(w *world, word string) *call {
 			if d, _ := v.disk(w); w.calm && before.holds(d.Size) {
 				v.size = span{int64(d.Size), int64(d.Size)} // no retry tells whether an earlier call took effect
 			}
+			return nil
+		case status.Code(err) == codes.FailedPrecondition && v.runsInPart(w):
 			return nil
 		case err != nil:
 			return err

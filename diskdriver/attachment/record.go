@@ -70,11 +70,15 @@ func (r *Record) sent(to phase, reply disk.Reply, now time.Time) {
 		if to == attaching {
 			r.unseen = expires
 		}
-	case disk.Unsent, disk.Refused, disk.WrongState, disk.Elsewhere, disk.NotAttached, disk.NoInstance:
+	case disk.WrongState: // a proxy may have asked twice, and this is the second answer
+		if to == attaching && r.phase != unknown && r.phase != detached {
+			return
+		}
+	case disk.Unsent, disk.Refused, disk.Elsewhere, disk.NotAttached, disk.NoInstance:
 		return
 	}
 	r.phase, r.again = to, time.Time{}
-	r.agreed = to == detaching && (r.agreed || reply.Answer != disk.NoAnswer)
+	r.agreed = to == detaching && (r.agreed || reply.Answer == disk.Accepted || reply.Answer == disk.AlreadyDetaching)
 }
 
 // off says whether the reply to a detach, and the read after it, prove that the instance doesn't have the disk and won't; else it notes
