@@ -49,6 +49,7 @@ func newScene(t *testing.T) *scene {
 	s.selections, err = s.FollowSelections(context.Background(), s.Namespace)
 	s.Must(err)
 	t.Cleanup(s.strike)
+	s.awaitLeaderForNewClaims() // the test before may have begun another one
 	return s
 }
 
