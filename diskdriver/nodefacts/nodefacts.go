@@ -64,7 +64,9 @@ const byInstance = "instance"
 // New returns a Publisher; its error names what is missing. It calls nothing:
 // Run does.
 func New(config Config, client kubernetes.Interface, cloud Cloud) (*Publisher, error) {
-	for _, required := range []struct{ name, value string }{{"Region", config.Region}, {"Driver", config.Driver}, {"LabelsOf", config.LabelsOf}, {"Namespace", config.Namespace}} {
+	for _, required := range []struct{ name, value string }{
+		{"Region", config.Region}, {"Driver", config.Driver}, {"LabelsOf", config.LabelsOf}, {"Namespace", config.Namespace},
+	} {
 		if required.value == "" {
 			return nil, fmt.Errorf("nodefacts.Config.%s is missing", required.name)
 		}

@@ -31,9 +31,10 @@ type secretPurpose struct {
 // The Secrets for CreateVolume with DeleteVolume, and for the other calls to the controller.
 var (
 	provisionerSecret = secretPurpose{"provisioner-", "csiProvisionerSecret", func(r *SecretRefs) **v1.SecretReference { return &r.Provisioner }}
-	publishSecret     = secretPurpose{"controller-publish-", "csiControllerPublishSecret", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerPublish }}
-	expandSecret      = secretPurpose{"controller-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerExpand }}
-	modifySecret      = secretPurpose{"controller-modify-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerModify }}
+	publishSecret     = secretPurpose{"controller-publish-", "csiControllerPublishSecret",
+		func(r *SecretRefs) **v1.SecretReference { return &r.ControllerPublish }}
+	expandSecret = secretPurpose{"controller-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerExpand }}
+	modifySecret = secretPurpose{"controller-modify-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerModify }}
 )
 
 // secretPurposes lists the keys of a class: <prefix>secret-name and
@@ -99,14 +100,14 @@ func CheckSecrets(class *storagev1.StorageClass) error {
 	if ptr.Deref(class.AllowVolumeExpansion, false) {
 		needed = append(needed, expandSecret)
 	}
+	named := func(p secretPurpose) bool { return p.isNamed(class.Parameters) }
 	var missing []string
 	for _, purpose := range needed {
-		if !purpose.isNamed(class.Parameters) {
+		if !named(purpose) {
 			missing = append(missing, purposeKeys(purpose.prefix).name)
 		}
 	}
-	named := slices.ContainsFunc([]secretPurpose{provisionerSecret, publishSecret, expandSecret, modifySecret}, func(p secretPurpose) bool { return p.isNamed(class.Parameters) })
-	if !named || len(missing) == 0 {
+	if !slices.ContainsFunc([]secretPurpose{provisionerSecret, publishSecret, expandSecret, modifySecret}, named) || len(missing) == 0 {
 		return nil
 	}
 	return fmt.Errorf("class %s names a Secret for some calls, and has no %s: the driver would make these calls with its own account, which doesn't have the disk; "+

@@ -354,7 +354,7 @@ func (r *randomScene) createOrDelete(v *randomVolume, remove bool) {
 		return
 	}
 	defer v.life.Unlock()
-	if !v.deleting && !(remove && v.disk != "") {
+	if !v.deleting && (!remove || v.disk == "") {
 		var id string
 		if !r.call("create", v.name(), func(ctx context.Context, driver csi.ControllerClient) (err error) {
 			id, err = createWith(ctx, driver, v.name(), v.shared)
