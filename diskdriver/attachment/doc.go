@@ -4,8 +4,8 @@
 // DescribeDisks may show any state that the disk has had. So what is said to Kubernetes rests on these facts alone:
 //
 //   - Our own calls. A call is open from when it is sent until its effect is seen; one without an answer until RequestLifetime has passed
-//     besides. A call that was not sent, or that ECS refused, never happened; but one that is refused for the disk's state may be the second
-//     that a proxy has made of one, so the first may have. Whoever is asked first over a connection may follow another
+//     besides. A call that was not sent never happened. One that ECS refused may be the second that a proxy has made of one, so after a
+//     refused attach nothing is known to be off. Whoever is asked first over a connection may follow another
 //     replica, whose calls are taken for open until RequestLifetime has passed: csi-attacher ends when it loses its Lease, and its
 //     connection with it, so one connection is one tenure.
 //   - ECS's answers. DetachDisk is accepted for a disk that the instance has. InvalidDisk.AlreadyDetached, DependencyViolation and

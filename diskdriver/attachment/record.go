@@ -70,15 +70,24 @@ func (r *Record) sent(to phase, reply disk.Reply, now time.Time) {
 		if to == attaching {
 			r.unseen = expires
 		}
-	case disk.WrongState: // a proxy may have asked twice, and this is the second answer
-		if to == attaching && r.phase != unknown && r.phase != detached {
+	case disk.Refused, disk.WrongState, disk.Elsewhere, disk.NotAttached, disk.NoInstance:
+		if !r.mayBeSecond(to, reply.Answer) {
 			return
 		}
-	case disk.Unsent, disk.Refused, disk.Elsewhere, disk.NotAttached, disk.NoInstance:
+	case disk.Unsent:
 		return
 	}
 	r.phase, r.again = to, time.Time{}
 	r.agreed = to == detaching && (r.agreed || reply.Answer == disk.Accepted || reply.Answer == disk.AlreadyDetaching)
+}
+
+// mayBeSecond says whether the call to a phase may have been carried out although ECS has refused it: a proxy may have asked twice, and this
+// is the second answer. What was attached or proved to be off until then isn't known to be so any more.
+func (r *Record) mayBeSecond(to phase, answer disk.Answer) bool {
+	if to == attaching {
+		return r.phase == unknown || r.phase == detached
+	}
+	return answer == disk.WrongState
 }
 
 // off says whether the reply to a detach, and the read after it, prove that the instance doesn't have the disk and won't; else it notes

@@ -172,3 +172,18 @@ func TestRecordsAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// Of a call that a proxy has made twice ECS answers the second, which it may refuse for any reason that the first one has led to.
+func TestARefusedAttachLeavesNothingProvedToBeOff(t *testing.T) {
+	for _, answer := range []disk.Answer{disk.Refused, disk.WrongState, disk.Elsewhere, disk.NotAttached, disk.NoInstance, disk.Unsent} {
+		for before, want := range map[phase]phase{unknown: attaching, detached: attaching, attached: attached, detaching: detaching} {
+			if answer == disk.Unsent {
+				want = before
+			}
+			r := Record{phase: before}
+			if r.sent(attaching, disk.Reply{Answer: answer}, time.Now()); r.phase != want {
+				t.Errorf("%v, and an attach answered %v: %v, want %v", before, answer, r.phase, want)
+			}
+		}
+	}
+}
