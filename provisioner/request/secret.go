@@ -61,7 +61,7 @@ func allSecretKeys() []secretKeys {
 	for _, purpose := range secretPurposes {
 		all = append(all, purposeKeys(purpose.prefix))
 		if purpose.old != "" {
-			all = append(all, secretKeys{purpose.old + "Name", purpose.old + "Namespace"})
+			all = append(all, purpose.oldKeys())
 		}
 	}
 	return append(all, defaultSecretKeys)
@@ -116,19 +116,24 @@ func CheckSecrets(class *storagev1.StorageClass) error {
 
 // isNamed says whether a class's parameters name a Secret for that call alone.
 func (p secretPurpose) isNamed(parameters map[string]string) bool {
-	return purposeKeys(p.prefix).in(parameters) || p.old != "" && secretKeys{p.old + "Name", p.old + "Namespace"}.in(parameters)
+	return purposeKeys(p.prefix).in(parameters) || p.hasOld(parameters)
+}
+
+func (p secretPurpose) oldKeys() secretKeys { return secretKeys{p.old + "Name", p.old + "Namespace"} }
+
+func (p secretPurpose) hasOld(parameters map[string]string) bool {
+	return p.old != "" && p.oldKeys().in(parameters)
 }
 
 // resolvePurpose returns the reference for one call.
 func resolvePurpose(purpose secretPurpose, parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
 	keys := purposeKeys(purpose.prefix)
-	old := secretKeys{purpose.old + "Name", purpose.old + "Namespace"}
-	switch hasOld := purpose.old != "" && old.in(parameters); {
+	switch hasOld := purpose.hasOld(parameters); {
 	case keys.in(parameters) && hasOld:
-		return nil, fmt.Errorf("the class has parameters %s and %s; keep the former", keys.name, old.name)
+		return nil, fmt.Errorf("the class has parameters %s and %s; keep the former", keys.name, purpose.oldKeys().name)
 	case keys.in(parameters):
 	case hasOld:
-		keys = old
+		keys = purpose.oldKeys()
 	default:
 		keys = defaultSecretKeys
 	}
