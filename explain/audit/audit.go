@@ -123,7 +123,8 @@ const (
 
 // Kinds are all kinds, in the order of a report.
 func Kinds() []Kind {
-	return []Kind{DiskWithoutVolume, VolumeWithoutDisk, SnapshotWithoutContent, LeftoverCopy, UnwantedAttachment, WithoutOwner, IncompleteClass, KeptVolume, Archive, UnderWay}
+	return []Kind{DiskWithoutVolume, VolumeWithoutDisk, SnapshotWithoutContent, LeftoverCopy, UnwantedAttachment, WithoutOwner, IncompleteClass,
+		KeptVolume, Archive, UnderWay}
 }
 
 // ownerTag says which cluster's driver may change a disk or snapshot.
