@@ -126,6 +126,9 @@ func TestItYieldsToAProvisionerThatWorks(t *testing.T) {
 
 		w.leads("kube-system", theirs) // it comes back
 		w.after(time.Minute, false, "provisioner", 1, 2)
+		if w.Failed() {
+			return
+		}
 		if err := <-w.ended; !errors.Is(err, ErrYield) {
 			w.Errorf("it ends with %v, want ErrYield", err)
 		}
