@@ -188,20 +188,22 @@ func TestATenantsLeaseStopsNobody(t *testing.T) {
 
 // What can't be read is as it was, and nobody waits for it.
 func TestAnUnreadableLease(t *testing.T) {
+	refusable := func(w *world) *atomic.Bool {
+		refuses := &atomic.Bool{}
+		w.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return refuses.Load(), nil, errors.New("no") })
+		return refuses
+	}
 	play(t, Config{Namespace: "storage"}, func(w *world) {
-		var refuses atomic.Bool
-		w.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return refuses.Load(), nil, errors.New("no")
-		})
-		refuses.Store(true)
+		refusable(w).Store(true)
 		w.start()
 		w.after(time.Minute, true, "provisioner", 0, 0)
 	})
 	play(t, Config{Namespace: "storage", Takeover: true}, func(w *world) {
+		refuses := refusable(w)
 		w.leads("kube-system", theirs)
 		w.start()
 		w.after(time.Minute, true, "provisioner", 1, 1)
-		w.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+		refuses.Store(true)
 		w.after(time.Minute, true, "provisioner", 1, 1)
 	})
 }
