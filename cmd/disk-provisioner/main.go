@@ -12,15 +12,21 @@ import (
 	"runtime/debug"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/internal/otherdriver"
 	"github.com/topodisk/topodisk/provisioner"
 	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
@@ -120,10 +126,24 @@ func run(ctx context.Context, o *options) error {
 	server.setFilled()
 	go debug.FreeOSMemory() // the lists that the caches were filled from
 	klog.InfoS("Ready", "driver", driver.Name(), "topology", o.config.SupportsTopology, "version", version)
-	if !o.leaderElection {
-		return c.Run(ctx)
+	work := c.Run
+	if o.leaderElection {
+		work = func(ctx context.Context) error { return lease.RunWhileHeld(ctx, clients.lease, c.Run) }
 	}
-	return lease.RunWhileHeld(ctx, clients.lease, c.Run)
+	return otherDriver(o, lease, clients.lease, registry).Run(ctx, work)
+}
+
+// otherDriver returns what looks for another driver of the name, and tells of it by events on this process' object.
+func otherDriver(o *options, lease *leader.Lease, client kubernetes.Interface, registry prometheus.Registerer) *otherdriver.Watch {
+	config := otherdriver.Config{Client: client, Driver: o.config.DriverName, Lease: lease.Name, Labels: o.csiDriverLabels, Takeover: o.takeover}
+	if o.leaderElection {
+		config.Namespace = lease.Namespace
+	}
+	events := record.NewBroadcaster()
+	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder := events.NewRecorder(scheme.Scheme, v1.EventSource{Component: o.config.DriverName})
+	config.Warn = func(reason, message string) { recorder.Event(o.config.Self, v1.EventTypeWarning, reason, message) }
+	return otherdriver.New(config, registry)
 }
 
 // findOwner sets the owner of the CSIStorageCapacity objects. Outside of a Pod there is none.

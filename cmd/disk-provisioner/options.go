@@ -47,6 +47,8 @@ type options struct {
 	leaseNamespace                            string
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 	leaseLabels                               map[string]string
+	takeover                                  bool
+	csiDriverLabels                           map[string]string
 	ownerLevel                                int
 	rescheduleCodes                           []string
 
@@ -151,6 +153,8 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader retries to renew its Lease before it stops")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "interval of attempts to acquire or renew the Lease")
 	f.StringToStringVar(&o.leaseLabels, "leader-election-labels", nil, "labels of the Lease, KEY=VALUE,...")
+	f.BoolVar(&o.takeover, "takeover", false, "provision and delete although another provisioner of the driver's name renews a Lease of its own in kube-system; without it this one ends, and waits until that one has ended")
+	f.StringToStringVar(&o.csiDriverLabels, "csi-driver-labels", nil, "labels that the CSIDriver object was installed with, KEY=VALUE,...; an event and a metric tell if it has others or another spec; empty: it is not looked at")
 	f.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles below /debug/pprof/ of --http-endpoint")
 	o.log.AddFlags(f)
 	f.DurationVar(&o.logFlush, "log-flush-frequency", 5*time.Second, "longest time between two flushes of the log")

@@ -91,9 +91,16 @@ func newAuditWorld(t *testing.T, denials ...ecssim.Denial) *auditWorld {
 		"/apis/coordination.k8s.io/v1/leases":                     coordinationv1.LeaseList{Items: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "diskplugin-csi-alibabacloud-com"}}}},
 		"/apis/storage.k8s.io/v1/volumeattachments":               storagev1.VolumeAttachmentList{},
 		"/apis/storage.k8s.io/v1/csinodes":                        storagev1.CSINodeList{Items: []storagev1.CSINode{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: defaultDriver, NodeID: "i-1"}}}}}},
+		"/apis/storage.k8s.io/v1/storageclasses":                  storagev1.StorageClassList{Items: []storagev1.StorageClass{classWithSecret("half", defaultDriver, "provisioner-"), classWithSecret("whole", defaultDriver, ""), classWithSecret("another", "nas.example.com", "provisioner-")}},
 		"/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents": map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContentList", "items": []any{}},
 	}}
 	return w
+}
+
+// classWithSecret returns a class that names a Secret for the calls of a prefix; all if it is empty.
+func classWithSecret(name, driver, prefix string) storagev1.StorageClass {
+	key := "csi.storage.k8s.io/" + prefix + "secret-name"
+	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, Parameters: map[string]string{key: "keys"}}
 }
 
 func volumeOf(id, claim string) corev1.PersistentVolume {
@@ -149,7 +156,7 @@ func TestAuditOfASimulatedECS(t *testing.T) {
 	w := newAuditWorld(t)
 	file := fileWith(t, "currency: CNY\nperGiBMonth: {cloud_essd/PL1: 1.5, snapshot: 0.12}\n")
 	report, diagnostics := w.audit(t, func(o *auditOptions) { o.prices = file })
-	if !strings.Contains(diagnostics, "5 found; they are read again in 1m0s") {
+	if !strings.Contains(diagnostics, "6 found; they are read again in 1m0s") {
 		t.Errorf("it says %q", diagnostics)
 	}
 	var out bytes.Buffer
@@ -258,7 +265,7 @@ func TestAuditForPrograms(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Kind != "Audit" || len(got.Findings) != 5 || got.Findings[0].Kind != "DiskWithoutVolume" || got.Findings[0].ID != string(w.orphan.ID) {
+	if got.Kind != "Audit" || len(got.Findings) != 6 || got.Findings[0].Kind != "DiskWithoutVolume" || got.Findings[0].ID != string(w.orphan.ID) {
 		t.Errorf("got %s", out.String())
 	}
 }
@@ -281,6 +288,7 @@ func TestAuditWithoutRights(t *testing.T) {
 		"no journal":     {key: "mine", forbidden: "/api/v1/namespaces/kube-system/configmaps/topodisk-journal-diskplugin-csi-alibabacloud-com-0", reason: "you may not", want: of(audit.DiskWithoutVolume, audit.LeftoverCopy, audit.UnderWay)},
 		"no Lease":       {key: "mine", forbidden: "/apis/coordination.k8s.io/v1/leases", reason: "you may not", want: of(audit.DiskWithoutVolume, audit.LeftoverCopy, audit.UnderWay)},
 		"no Pods":        {key: "mine", forbidden: "/api/v1/pods", reason: "you may not", want: of(audit.UnwantedAttachment)},
+		"no classes":     {key: "mine", forbidden: "/apis/storage.k8s.io/v1/storageclasses", reason: "you may not", want: of(audit.IncompleteClass)},
 		"no contents":    {key: "mine", forbidden: "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents", reason: "you may not", want: of(audit.SnapshotWithoutContent)},
 		"no group kinds": {key: "mine", forbidden: "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents", reason: "you may not", want: of(audit.SnapshotWithoutContent)},
 	} {
@@ -312,7 +320,9 @@ func TestAuditWithoutRights(t *testing.T) {
 // What was not checked is not clean, for a program that looks at the exit code alone.
 func TestAuditEndsAsWhyDoesIfItCantTell(t *testing.T) {
 	useKeys(t, "")
-	code, out, diagnostics := ran(t, "audit", "--kubeconfig="+kubeconfigOf(t, newAuditWorld(t).api))
+	w := newAuditWorld(t)
+	w.api.lists["/apis/storage.k8s.io/v1/storageclasses"] = storagev1.StorageClassList{}
+	code, out, diagnostics := ran(t, "audit", "--kubeconfig="+kubeconfigOf(t, w.api))
 	if code != exitUnknown || !strings.Contains(out, "not read: ECS: ") {
 		t.Errorf("exit code %d, printed %q and %q", code, out, diagnostics)
 	}

@@ -72,7 +72,14 @@ type Cluster struct {
 	Nodes       []corev1.Node
 	Pods        []corev1.Pod // those with a node and a claim
 	Contents    []Content
+	Classes     []Class // those of the driver that it makes no disk for
 	Unread      []Unread
+}
+
+// Class is a StorageClass that names a Secret for some calls alone.
+type Class struct {
+	Name    string
+	Missing string // why no disk is made for its claims
 }
 
 // Request is what is needed of a request in disk-provisioner's journal.
@@ -108,6 +115,7 @@ const (
 	LeftoverCopy           Kind = "LeftoverCopy"
 	UnwantedAttachment     Kind = "UnwantedAttachment"
 	WithoutOwner           Kind = "WithoutOwner"
+	IncompleteClass        Kind = "IncompleteClass"
 	KeptVolume             Kind = "KeptVolume"
 	Archive                Kind = "Archive"
 	UnderWay               Kind = "UnderWay"
@@ -115,7 +123,8 @@ const (
 
 // Kinds are all kinds, in the order of a report.
 func Kinds() []Kind {
-	return []Kind{DiskWithoutVolume, VolumeWithoutDisk, SnapshotWithoutContent, LeftoverCopy, UnwantedAttachment, WithoutOwner, KeptVolume, Archive, UnderWay}
+	return []Kind{DiskWithoutVolume, VolumeWithoutDisk, SnapshotWithoutContent, LeftoverCopy, UnwantedAttachment, WithoutOwner, IncompleteClass,
+		KeptVolume, Archive, UnderWay}
 }
 
 // ownerTag says which cluster's driver may change a disk or snapshot.
@@ -128,6 +137,7 @@ var texts = map[Kind]string{
 	LeftoverCopy:           "leftover temporary copy",
 	UnwantedAttachment:     "unwanted attachment",
 	WithoutOwner:           "no tag " + ownerTag,
+	IncompleteClass:        "Secret for some calls alone",
 	KeptVolume:             "PersistentVolume without claim",
 	Archive:                "archive",
 	UnderWay:               "under way",
@@ -142,7 +152,7 @@ func (k Kind) NeedsAction() bool { return k != KeptVolume && k != Archive && k !
 // Finding is something without its counterpart.
 type Finding struct {
 	Kind Kind `json:"kind"`
-	// ID is that of the disk or snapshot; of UnderWay the CSI volume name.
+	// ID is that of the disk or snapshot; of UnderWay the CSI volume name, of IncompleteClass the StorageClass's.
 	ID      string    `json:"id"`
 	Type    string    `json:"type,omitempty"`
 	Level   string    `json:"performanceLevel,omitempty"`

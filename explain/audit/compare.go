@@ -59,7 +59,7 @@ func Compare(l Listing, c Cluster, o Options) (*Report, error) {
 		return nil, err
 	}
 	e.report = &Report{Clusters: clusters, Findings: []Finding{}, Unread: unread}
-	for _, judge := range []func(){e.judgeRequests, e.judgeDisks, e.judgeVolumes, e.judgeAttachments, e.judgeSnapshots, e.judgeOwners} {
+	for _, judge := range []func(){e.judgeRequests, e.judgeDisks, e.judgeVolumes, e.judgeAttachments, e.judgeSnapshots, e.judgeOwners, e.judgeClasses} {
 		judge()
 	}
 	e.report.Findings = slices.DeleteFunc(e.report.Findings, func(f Finding) bool { return hides(e.report.Unread, f.Kind) })

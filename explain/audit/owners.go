@@ -31,6 +31,13 @@ func (e *comparison) judgeOwners() {
 	}
 }
 
+// judgeClasses names the classes for whose claims no disk is made.
+func (e *comparison) judgeClasses() {
+	for _, c := range e.cluster.Classes {
+		e.add(Finding{Kind: IncompleteClass, ID: c.Name, About: c.Missing})
+	}
+}
+
 func ofOther(owner string) string {
 	if owner == "" {
 		return ""

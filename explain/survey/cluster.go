@@ -58,6 +58,11 @@ func (c *Reader) Read(ctx context.Context) (audit.Cluster, error) {
 			})
 		})},
 		r.pods(),
+		{"StorageClasses", []audit.Kind{audit.IncompleteClass}, list(storage.StorageClasses().List, metav1.ListOptions{}, func(class *storagev1.StorageClass) {
+			if err := request.CheckSecrets(class); err != nil && class.Provisioner == c.Driver {
+				f.Classes = append(f.Classes, audit.Class{Name: class.Name, Missing: err.Error()})
+			}
+		})},
 		r.contents("VolumeSnapshotContents", lists.SnapshotGroup, "volumesnapshotcontents", func(o map[string]any) audit.Content {
 			handle := cmp.Or(text(o, "status", "snapshotHandle"), text(o, "spec", "source", "snapshotHandle"))
 			return audit.Content{Handle: handle, SnapshotUID: text(o, "spec", "volumeSnapshotRef", "uid")}

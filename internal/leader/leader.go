@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,6 +101,10 @@ func (l *Lease) withReason(err error) error {
 	}
 	return err
 }
+
+// IsReplica says whether a Lease's holder is a process that has it by RunWhileHeld: HOST_UUID. The holder by csi-lib-utils, which
+// Kubernetes' sidecars use, is the host's name, and that has no underscore.
+func IsReplica(holder string) bool { return strings.Contains(holder, "_") }
 
 // RunWhileHeld waits for the Lease, runs work until ctx ends and work has
 // returned, gives the Lease back, and returns work's error. As soon as the Lease

@@ -177,6 +177,11 @@ var rules = map[string]rule{
 		allowed:   []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", klog, "github.com/google/uuid"},
 		unreached: []string{module + "/provisioner", module + "/diskdriver"},
 	},
+	"internal/otherdriver": {
+		allowed: []string{module + "/internal/escape", module + "/internal/leader", module + "/internal/sleep", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+			"k8s.io/utils", klog, prometheus},
+		unreached: []string{module + "/provisioner", module + "/diskdriver"},
+	},
 	"provisioner/attempt": {
 		allowed: []string{module + "/internal/outofstock", module + "/provisioner/request", csiSpec, grpc + "/codes", grpc + "/status",
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
@@ -252,8 +257,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/provisioner"},
 	},
 	"cmd/disk-provisioner": {
-		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/sleep",
-			module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"},
+		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/otherdriver",
+			module + "/internal/sleep", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "k8s.io/api", "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
 	},
 	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag", "golang.org/x/sync"}},

@@ -98,6 +98,8 @@ var rows = []row{
 			"Nodes whose kubelet has registered the driver, and nodes whose plugin runs and is not registered yet: no volume is mounted there."},
 		{"Versions", "short", [][2]string{{"count by (version, revision) (topodisk_build_info)", "{{version}} {{revision}}"}},
 			"How many Pods run which version. Two versions are normal during an update alone."},
+		{"Another driver of the name", "short", [][2]string{{"max by (kind) (topodisk_provisioner_other_driver)", "{{kind}}"}},
+			"1 if the cluster has a provisioner or a CSIDriver object of another driver of the same name, else 0. One of the two drivers is to be switched off."},
 		{"Calls, by action", "ops", [][2]string{{"sum by (action) (rate(topodisk_ecs_requests_total[5m]))", "{{action}}"}},
 			"Calls to ECS. DescribeDisks is shared: one call asks for many disks."},
 		{"Calls that failed, by action and result", "ops", [][2]string{{`sum by (action, result) (rate(topodisk_ecs_requests_total{result!="ok"}[5m]))`, "{{action}} {{result}}"}},

@@ -23,7 +23,7 @@ func sourceMetrics(t *testing.T) []string {
 	t.Helper()
 	named := regexp.MustCompile(`Name: +"(topodisk_[a-z_]+)"`)
 	var names []string
-	for _, dir := range []string{"cmd", "diskdriver", "provisioner"} {
+	for _, dir := range []string{"cmd", "diskdriver", "internal", "provisioner"} {
 		err := filepath.WalkDir(filepath.Join(repo, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -492,6 +492,20 @@ func journalShards() []string {
 	return names
 }
 
+// Another driver's provisioner has its Lease in kube-system, where topodisk's own Lease is unless it is installed elsewhere.
+func TestElsewhereTheLeaseOfKubeSystemIsRead(t *testing.T) {
+	const right = "  - apiGroups: [coordination.k8s.io]\n    resources: [leases]\n    resourceNames: [diskplugin-csi-alibabacloud-com]\n    verbs: [get]\n"
+	for namespace, want := range map[string]bool{"kube-system": false, "storage": true} {
+		manifests, _, err := Render(repo, preset(t, "minimal", ""), Release{Name: "topodisk", Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(manifests, right); got != want {
+			t.Errorf("in %s it may read the Lease of kube-system: %v, want %v", namespace, got, want)
+		}
+	}
+}
+
 func TestEveryRoleIsBoundToTheAccountThatNeedsIt(t *testing.T) {
 	values := preset(t, "full", "")
 	roles, bound := map[string]bool{}, map[string]bool{}

@@ -45,6 +45,9 @@ var said = map[string]string{
 	"ExternalPopulator":                                "provisioner/*.go",
 	"ProvisioningCleanupFailed":                        "provisioner/*.go",
 	"ProvisionedTwice":                                 "provisioner/*.go",
+	"AnotherProvisioner":                               "internal/otherdriver/*.go",
+	"CSIDriverReplaced":                                "internal/otherdriver/*.go",
+	"AnotherPluginRegistered":                          "cmd/disk-driver/*.go",
 	"disk without PersistentVolume":                    "explain/audit/*.go",
 	"PersistentVolume without disk":                    "explain/audit/*.go",
 }
