@@ -173,6 +173,14 @@ var edges = []edge{
 	{"sold out, and how much there is is not known", "zone-sold-out", capacityUnknownSince(time.Minute), ZoneSoldOut, "",
 		[]string{"Whether that is still so is not known", "is ecs:DescribeAvailableResource allowed?"}, []string{"Event message", "StorageClass parameters.type"}},
 	{"sold out, and how much there is was not known", "zone-sold-out", capacityUnknownSince(time.Hour), ZoneSoldOut, "", nil, []string{"StorageClass parameters.type"}},
+	{"nodes whose zone labels disagree", "zone-sold-out", func(f *Facts) {
+		for i := range f.Nodes {
+			f.Nodes[i].Labels[topology.ZoneKey] = "cn-hangzhou-x"
+		}
+		for i := range f.Capacities { // as disk-provisioner leaves them out
+			f.Capacities[i].NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: "none"}}
+		}
+	}, ZoneLabelsDisagree, "", []string{"their zone labels name different zones", "No node that Pod"}, nil},
 	{"sold out long ago", "zone-sold-out", func(f *Facts) {
 		f.Capacities, f.CSIDriver.Spec.StorageCapacity = nil, nil
 		f.Events[0].LastTimestamp.Time = f.At.Add(-time.Hour)

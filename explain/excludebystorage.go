@@ -24,6 +24,7 @@ func excludeByVolume(c *cluster, x *feasibility, need storage) {
 	case need.claim.Spec.VolumeName == "" && need.class != nil && need.class.Provisioner == c.Driver:
 		excludeByAllowed(x, need)
 		excludeBySoldOut(c, x, need)
+		excludeByZoneLabels(c, x)
 		excludeByCapacity(c, x, need) // later, for of two equal reasons the later is kept
 		excludeByType(x, need, typesOfClass(need.class))
 	}
@@ -53,7 +54,21 @@ func excludeByAllowed(x *feasibility, need storage) {
 	})
 }
 
-// excludeByCapacity excludes the nodes of which no CSIStorageCapacity says that they can have a volume of the claim's size.
+// isMislabelled says whether disk-provisioner makes no volume for a node because its zone labels disagree.
+func (c *cluster) isMislabelled(node *corev1.Node) bool {
+	return c.isRead(kindCSINode, "") && topologyProblem(c, node) == topology.NodeMislabelled
+}
+
+// excludeByZoneLabels excludes the nodes whose zone labels disagree.
+func excludeByZoneLabels(c *cluster, x *feasibility) {
+	x.excludeUnless(func(n *corev1.Node) bool { return !c.isMislabelled(n) }, "zone labels", func() *reason {
+		return &reason{cause: ZoneLabelsDisagree, message: "their zone labels name different zones",
+			evidence: func(n *corev1.Node) []Evidence { return zoneLabelsVerdict(n).Evidence }}
+	})
+}
+
+// excludeByCapacity excludes the nodes of which no CSIStorageCapacity says that they can have a volume of the claim's size. None speaks of
+// nodes whose zone labels disagree.
 func excludeByCapacity(c *cluster, x *feasibility, need storage) {
 	if c.CSIDriver != nil && (c.CSIDriver.Spec.StorageCapacity == nil || !*c.CSIDriver.Spec.StorageCapacity) {
 		return
@@ -63,7 +78,8 @@ func excludeByCapacity(c *cluster, x *feasibility, need storage) {
 		return // disk-provisioner makes some at once; those that weren't read may say enough
 	}
 	wants := need.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	x.excludeUnless(fit.HasCapacity(objects, wants), "capacity "+need.claim.Name, func() *reason {
+	has := fit.HasCapacity(objects, wants)
+	x.excludeUnless(func(n *corev1.Node) bool { return has(n) || c.isMislabelled(n) }, "capacity "+need.claim.Name, func() *reason {
 		return &reason{cause: ZoneSoldOut, claim: need.claim,
 			message: fmt.Sprintf("no disk of %s of class %s is to be had there", wants.String(), need.class.Name),
 			evidence: func(n *corev1.Node) []Evidence {

@@ -206,6 +206,13 @@ func noNodeLeft(c *cluster, x *feasibility, set []*reason) Verdict {
 				v.Next = []shell.Command{podsOn(x.all[sole[r][0]].Name)}
 			}
 		}
+	case ZoneLabelsDisagree:
+		for _, r := range set {
+			if r.cause == cause {
+				mislabelled := zoneLabelsVerdict(x.all[sole[r][0]])
+				v.Actor, v.Next, v.Retried = mislabelled.Actor, mislabelled.Next, mislabelled.Retried
+			}
+		}
 	case DiskTypeNotTaken:
 		v.Retried, v.Next = "scheduler, when a node that takes the type is added", []shell.Command{otherClasses()}
 	case AllowedTopologiesTooSmall:
@@ -339,6 +346,7 @@ var openings = map[Cause]string{
 	DriverNotOnNode:         "No node that Pod %s could run on has the driver",
 	DriverNotReadyOnNode:    "The driver is not ready on any node that Pod %s could run on",
 	DiskTypeNotTaken:        "No node that Pod %s could run on takes the disk type",
+	ZoneLabelsDisagree:      "No node that Pod %s could run on can have a volume",
 }
 
 func sentenceOf(pod *corev1.Pod, n int, cause Cause, set []*reason) string {

@@ -115,6 +115,9 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		}
 		p.siblings = &siblings{p: p, pods: c.pods}
 		p.resolver.siblings, p.conflicts.pods = p.siblings, c.pods
+		if config.SupportsTopology {
+			p.resolver.placement = &placement{pods: c.pods, nodes: caches.Nodes.GetStore(), claims: claims, volumes: volumes}
+		}
 	}
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,9 @@ func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) at
 var errNodeChanged = errors.New("another node was selected since")
 
 // judge returns what the claims of the Pod and its node mean for a volume that was made: it is of no use to a Pod that was deleted meanwhile
-// and came back for another zone.
+// and came back for another zone, nor to one that can't run on the claim's node.
 func (p *Provisioner) judge(r *request.Request, made *csi.Volume) attempt.Siblings {
-	if err := p.checkNode(r, made); err != nil {
+	if err := cmp.Or(p.checkNode(r, made), p.resolver.placement.checkNow(r.Claim)); err != nil {
 		return attempt.Siblings{State: attempt.Refused, Err: err}
 	}
 	return p.siblings.judge(r)

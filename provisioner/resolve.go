@@ -34,6 +34,7 @@ type resolver struct {
 	namespaces cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
 	events     record.EventRecorder
 	siblings   *siblings
+	placement  *placement // nil without Config.PodClaims
 }
 
 // resolve returns the request for the claim, or why there is none.
@@ -99,6 +100,9 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 		plan.RequireNode()
 	}
 	if in.Requirement, err = r.requirement(plan); err != nil {
+		return attempt.Resolved{Verdict: verdictOf(err), Err: err}
+	}
+	if err := r.placement.check(claim); err != nil {
 		return attempt.Resolved{Verdict: verdictOf(err), Err: err}
 	}
 	r.warnOfTopology(claim, class, in.Requirement)

@@ -27,6 +27,8 @@ type Index struct {
 	conflicts  map[string]error   // nodes with the driver that are left out, by name
 	views      map[string]*view
 	clock      uint64
+
+	onMislabelled func() // see OnMislabelled
 }
 
 // keySet is a set of driver keys and the number of ready nodes that use it.
@@ -117,15 +119,36 @@ func (x *Index) replace(name string, change func(*node)) {
 		x.count(before, -1)
 		delete(x.conflicts, name)
 	}
-	if !after.exists && !after.hasCSINode {
+	if after.exists || after.hasCSINode {
+		x.nodes[name] = after
+		x.count(after, +1)
+	} else {
 		delete(x.nodes, name)
-		return
 	}
-	x.nodes[name] = after
-	x.count(after, +1)
 	if after.exists && after.conflict != nil {
 		x.conflicts[name] = after.conflict
 	}
+	if x.onMislabelled != nil && after.mislabelled() != before.mislabelled() {
+		x.onMislabelled()
+	}
+}
+
+// OnMislabelled has changed called whenever Mislabelled has another answer. It may not ask the Index. Set it before the first event.
+func (x *Index) OnMislabelled(changed func()) { x.onMislabelled = changed }
+
+// Mislabelled returns the nodes for which no volume can be made, because their zone labels contradict each other (NodeMislabelled): the
+// values of their label kubernetes.io/hostname, sorted. A node without that label is not among them.
+func (x *Index) Mislabelled() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var hostnames []string
+	for name := range x.conflicts {
+		if hostname := x.nodes[name].mislabelled(); hostname != "" {
+			hostnames = append(hostnames, hostname)
+		}
+	}
+	slices.Sort(hostnames)
+	return slices.Compact(hostnames)
 }
 
 // count adds the node to all counts (+1) or takes it out of them (-1).

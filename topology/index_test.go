@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestImmediateUsesTheKeysOfMostNodes(t *testing.T) {
@@ -35,6 +36,42 @@ func TestNodesThatContradictThemselvesHaveNoSay(t *testing.T) {
 		machine{"odd2", "zone=b wk=x rack=1", "zone wk rack"},
 	)
 	checkAnswer(t, x, Question{Immediate: true}, both("zone=a"))
+}
+
+func TestMislabelledNodesAreKnownByTheirHostname(t *testing.T) {
+	x := NewIndex(testDriver)
+	changes := 0
+	x.OnMislabelled(func() { changes++ })
+	host := func(name, labels string) {
+		n := nodeObject(name, labels)
+		n.Labels[corev1.LabelHostname] = "host-" + name
+		x.SetNode(n)
+	}
+	check := func(what string, wantChanges int, want ...string) {
+		t.Helper()
+		if got := x.Mislabelled(); !slices.Equal(got, want) || changes != wantChanges {
+			t.Errorf("%s: got %q after %d changes, want %q after %d", what, got, changes, want, wantChanges)
+		}
+	}
+	host("n1", "zone=a wk=x")
+	check("the driver is not registered", 0)
+	x.SetCSINode(csiNodeObject("n1", "zone wk"))
+	check("now it is", 1, "host-n1")
+	host("n1", "zone=a wk=y")
+	check("another label that is wrong", 1, "host-n1")
+	x.SetCSINode(csiNodeObject("n0", "zone wk"))
+	host("n0", "zone=a wk=x")
+	check("another node", 2, "host-n0", "host-n1")
+	x.SetNode(nodeObject("n0", "zone=a wk=x"))
+	check("it has no hostname any more", 3, "host-n1")
+	host("n1", "zone=a wk=a")
+	check("it is mended", 4)
+	host("n1", "zone=a wk=x")
+	x.SetCSINode(csiNodeObject("n1", "zone"))
+	check("it reports one key", 6)
+	x.SetCSINode(csiNodeObject("n1", "zone wk"))
+	x.DeleteNode("n1")
+	check("it is gone", 8)
 }
 
 func TestAZoneLeavesWithItsLastNode(t *testing.T) {

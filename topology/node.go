@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // node is what the cluster says of one node, its Node and CSINode taken
@@ -66,6 +68,14 @@ func zoneOf(labels map[string]string, keys []string) (string, error) {
 // missing. Labels that outlived the driver do not count.
 func (n *node) ready() bool {
 	return n.exists && len(n.keys) > 0 && n.conflict == nil && len(n.missing) == 0
+}
+
+// mislabelled returns the hostname label of a node whose zone labels contradict each other, empty for any other.
+func (n *node) mislabelled() string {
+	if n == nil || !n.exists || n.conflict == nil {
+		return ""
+	}
+	return n.labels[corev1.LabelHostname]
 }
 
 // project returns the node's term in the given keys, or false if it lacks one.

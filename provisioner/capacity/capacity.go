@@ -2,7 +2,8 @@
 // class may be in each zone. A class has one general object for every place, and one for
 // each zone that has less, which the general object excludes (Kubernetes: "Storage
 // Capacity"). So a zone without a node, and a node that an autoscaler only plans, never
-// count as full.
+// count as full. None speaks of nodes that can't be used, so that the scheduler doesn't
+// select them.
 package capacity
 
 import (
@@ -59,11 +60,18 @@ type Driver interface {
 	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
 }
 
-// Topology is what is asked of the cluster's zones.
+// Topology is what is asked of the cluster's zones and nodes.
 type Topology interface {
 	// Require says where a volume may be.
 	Require(topology.Question) (*csi.TopologyRequirement, error)
+	// Mislabelled returns the hostname labels of the nodes for which no volume can be made, sorted.
+	Mislabelled() []string
+	// OnMislabelled has changed called whenever Mislabelled has another answer.
+	OnMislabelled(changed func())
 }
+
+// maxUnusable bounds the nodes that an object leaves out, and with them its size.
+const maxUnusable = 100
 
 // csiDriver is the key of the queue for the CSIDriver object. No class has an empty name.
 const csiDriver = ""
@@ -105,6 +113,7 @@ func NewController(
 		config: config, client: client, driver: driver, topology: zones, refusals: refusals, classes: classes, objects: objects, now: now, queue: queue,
 	}
 	refusals.OnChange(c.refusalChanged)
+	zones.OnMislabelled(c.enqueueAll)
 	return c
 }
 
@@ -200,15 +209,20 @@ func (c *Controller) desired(ctx context.Context, name string, shown []*storagev
 		return nil, nil
 	}
 	known, err := c.query(ctx, class, shown)
+	unusable := c.topology.Mislabelled()
+	if len(unusable) > maxUnusable {
+		klog.InfoS("More nodes have zone labels that disagree than CSIStorageCapacity objects can leave out", "nodes", len(unusable), "leftOut", maxUnusable)
+		unusable = unusable[:maxUnusable]
+	}
 	var desired []*storagev1.CSIStorageCapacity
 	var exceptions []string
 	for _, zone := range slices.Sorted(maps.Keys(known.zones)) {
 		if bytes := min(known.zones[zone], c.refusals.Most(class, zone)); bytes < known.general {
 			exceptions = append(exceptions, zone)
-			desired = append(desired, c.config.newObject(scope{class: name, zone: zone}, bytes))
+			desired = append(desired, c.config.newObject(scope{class: name, zone: zone, unusable: unusable}, bytes))
 		}
 	}
-	return append(desired, c.config.newObject(scope{class: name, except: exceptions}, known.general)), err
+	return append(desired, c.config.newObject(scope{class: name, except: exceptions, unusable: unusable}, known.general)), err
 }
 
 // class returns a published class, else nil.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,17 @@ func (z nodeZones) Require(topology.Question) (*csi.TopologyRequirement, error) 
 	}
 	return &csi.TopologyRequirement{Requisite: terms(z...)}, nil
 }
+
+func (nodeZones) Mislabelled() []string { return nil }
+func (nodeZones) OnMislabelled(func())  {}
+
+// withMislabelled is a Topology that has nodes with zone labels that disagree, too.
+type withMislabelled struct {
+	nodeZones
+	hostnames []string
+}
+
+func (w withMislabelled) Mislabelled() []string { return w.hostnames }
 
 func terms(zones ...string) (terms []*csi.Topology) {
 	for _, zone := range zones {
@@ -318,6 +330,86 @@ func TestAStaleCacheLeavesNoClassUncovered(t *testing.T) {
 	b.clock = b.clock.Add(stock.FirstPause)
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
+}
+
+// readsOn returns what reads does of a node with that hostname.
+func readsOn(objects []storagev1.CSIStorageCapacity, zone, hostname string) int64 {
+	node, most := labels.Set{topology.WellKnownZoneKey: zone, corev1.LabelHostname: hostname}, int64(-1)
+	for _, object := range objects {
+		if selector, err := metav1.LabelSelectorAsSelector(object.NodeTopology); err == nil && selector.Matches(node) {
+			most = max(most, object.MaximumVolumeSize.Value())
+		}
+	}
+	return most
+}
+
+func TestNoObjectSpeaksOfAMislabelledNode(t *testing.T) {
+	b := newBench(t, provisionertest.Class(nil))
+	b.tellsCapacity(map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40})
+	b.settle()
+	before := b.written()
+	b.topology = withMislabelled{nodeZones{"zone-a", "zone-b"}, []string{"odd-1", "odd-2"}}
+	b.settle()
+	b.checkReads(2, map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40, "zone-never-seen": 64 << 40, nowhere: 64 << 40})
+	for zone, bytes := range map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40, "zone-never-seen": 64 << 40} {
+		for hostname, want := range map[string]int64{"odd-1": -1, "odd-2": -1, "even": bytes} {
+			if got := readsOn(b.written(), zone, hostname); got != want {
+				t.Errorf("node %s in %s has %d, want %d", hostname, zone, got, want)
+			}
+		}
+	}
+	b.topology = nodeZones{"zone-a", "zone-b"}
+	b.settle()
+	sameName := func(a, b storagev1.CSIStorageCapacity) bool { return a.Name == b.Name }
+	if after := b.written(); !slices.EqualFunc(before, after, sameName) {
+		t.Errorf("the objects are %v, and were %v", after, before)
+	}
+}
+
+func TestObjectsLeaveOutABoundedNumberOfNodes(t *testing.T) {
+	b := newBench(t, provisionertest.Class(nil))
+	var hostnames []string
+	for n := range 3 * maxUnusable {
+		hostnames = append(hostnames, fmt.Sprintf("odd-%03d", n))
+	}
+	b.topology = withMislabelled{nodeZones{"zone-a"}, hostnames}
+	b.settle()
+	if left := b.written()[0].NodeTopology.MatchExpressions[0].Values; !slices.Equal(left, hostnames[:maxUnusable]) {
+		t.Errorf("left out are %d: %v", len(left), left)
+	}
+}
+
+func TestMislabelledNodesAreLeftOutAtOnce(t *testing.T) {
+	b := newBench(t, provisionertest.Class(nil))
+	index := topology.NewIndex(provisionertest.DriverName)
+	b.topology = index
+	index.OnMislabelled(b.enqueueAll)
+	b.settle()
+	label := func(private string) {
+		index.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{
+			corev1.LabelHostname: "host-1", topology.WellKnownZoneKey: "zone-a", topology.ZoneKey: private}}})
+	}
+	label("zone-a")
+	index.SetCSINode(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+		{Name: provisionertest.DriverName, TopologyKeys: []string{topology.ZoneKey, topology.WellKnownZoneKey}}}}})
+	for _, step := range []struct {
+		private string
+		queued  int
+	}{{"zone-a", 0}, {"zone-x", 1}, {"zone-y", 0}, {"zone-a", 1}} {
+		label(step.private)
+		if got := b.queue.Len(); got != step.queued {
+			t.Errorf("label %s: %d classes are queued, want %d", step.private, got, step.queued)
+		}
+		b.settle()
+		want := int64(all)
+		if step.private != "zone-a" {
+			want = -1
+		}
+		if got := readsOn(b.written(), "zone-a", "host-1"); got != want {
+			t.Errorf("label %s: the node has %d, want %d", step.private, got, want)
+		}
+	}
+	index.DeleteNode("node-1")
 }
 
 func TestARefusalForANodeIsNotForItsZone(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,11 +29,12 @@ func selectorOf(driver string) string {
 }
 
 // scope is what one CSIStorageCapacity object is about: a class in one zone, or
-// everywhere except in some zones, also on nodes without a zone label.
+// everywhere except in some zones, also on nodes without a zone label. It leaves out nodes that can't be used.
 type scope struct {
-	class  string
-	zone   string   // empty in the scope of a general object
-	except []string // sorted
+	class    string
+	zone     string   // empty in the scope of a general object
+	except   []string // zones, sorted
+	unusable []string // nodes by their hostname label, sorted
 }
 
 // name is a hash of the scope: equal scopes have one object, and different ones have
@@ -43,21 +45,28 @@ func (s scope) name(driver string) string {
 	if len(s.except) > 0 {
 		where = "!" + strings.Join(s.except, ",") // no zone's name begins so
 	}
+	if len(s.unusable) > 0 {
+		where += "#" + strings.Join(s.unusable, ",") // no zone's name has it
+	}
 	sum := sha256.Sum256([]byte(driver + "/" + s.class + "/" + where))
 	return "topodisk-" + hex.EncodeToString(sum[:10])
 }
 
 // selector matches the nodes of the scope.
 func (s scope) selector() *metav1.LabelSelector {
-	switch {
-	case s.zone != "":
-		return &metav1.LabelSelector{MatchLabels: map[string]string{topology.WellKnownZoneKey: s.zone}}
-	case len(s.except) > 0:
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: topology.WellKnownZoneKey, Operator: metav1.LabelSelectorOpNotIn, Values: s.except},
-		}}
+	selector := &metav1.LabelSelector{} // every node
+	if s.zone != "" {
+		selector.MatchLabels = map[string]string{topology.WellKnownZoneKey: s.zone}
 	}
-	return &metav1.LabelSelector{} // every node
+	exclude := func(key string, values []string) {
+		if len(values) > 0 {
+			selector.MatchExpressions = append(selector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values})
+		}
+	}
+	exclude(topology.WellKnownZoneKey, s.except)
+	exclude(corev1.LabelHostname, s.unusable)
+	return selector
 }
 
 func scopeOf(object *storagev1.CSIStorageCapacity) scope {

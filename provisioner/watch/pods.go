@@ -25,11 +25,16 @@ const (
 	podsRetry = time.Minute
 )
 
-// Pod is a Pod without a node, and the names of its claims, each once.
+// Pod is a Pod without a node: the names of its claims, each once and none if it has ended, and which nodes it may have.
 type Pod struct {
 	metav1.ObjectMeta
-	Claims []string
+	Claims       []string
+	NodeSelector map[string]string
+	Required     *v1.NodeSelector // required node affinity; nil for none
 }
+
+// longestAffinity is how many bytes a required node affinity has at most that is kept: a tenant writes it, in each of many Pods.
+const longestAffinity = 4096
 
 // Pods is a cache of the Pods without a node, which are few. Without the permission to list and watch Pods it is
 // empty. A nil *Pods is empty, too.
@@ -41,19 +46,25 @@ type Pods struct {
 // byPodClaim indexes Pods with claims by namespace/name of each.
 const byPodClaim = "claim"
 
-// NewPods returns a cache that is not filled yet. gone is called with each Pod that has several claims and has got a node or
-// no longer exists.
+// NewPods returns a cache that is not filled yet. gone is called with each Pod that has several claims and has got a node, has
+// ended or no longer exists.
 func NewPods(client kubernetes.Interface, gone func(*Pod)) (*Pods, error) {
 	indexers := cache.Indexers{byPodClaim: indexPodClaims}
 	p := &Pods{client: client, informer: coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, Resync, indexers, withoutNode)}
 	if err := p.informer.SetTransform(trimPod); err != nil {
 		return nil, err
 	}
-	_, err := p.informer.AddEventHandler(OnEvent(nil, func(pod *Pod) {
+	left := func(pod *Pod) {
 		if len(pod.Claims) > 1 {
 			gone(pod)
 		}
-	}))
+	}
+	changed := func(old, now *Pod) {
+		if old != nil && len(now.Claims) == 0 {
+			left(old)
+		}
+	}
+	_, err := p.informer.AddEventHandler(OnUpdate(changed, left))
 	return p, err
 }
 
@@ -71,12 +82,32 @@ func trimPod(object any) (any, error) {
 	trimmed := &Pod{ObjectMeta: pod.ObjectMeta}
 	trimMeta(&trimmed.ObjectMeta)
 	trimmed.Finalizers = nil
-	for _, name := range podclaims.Names(pod) {
+	for _, name := range podclaims.InUse(pod) {
 		if !slices.Contains(trimmed.Claims, name) {
 			trimmed.Claims = append(trimmed.Claims, name)
 		}
 	}
+	if len(trimmed.Claims) > 0 {
+		trimmed.keepPlace(&pod.Spec)
+	}
 	return trimmed, nil
+}
+
+// keepPlace keeps which nodes a Pod may have, unless that is too long: then it counts as if it may have any.
+func (p *Pod) keepPlace(spec *v1.PodSpec) {
+	size := 0
+	for key, value := range spec.NodeSelector {
+		size += len(key) + len(value)
+	}
+	if size <= longestAffinity {
+		p.NodeSelector = spec.NodeSelector
+	}
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return
+	}
+	if required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil && required.Size() <= longestAffinity {
+		p.Required = required
+	}
 }
 
 func indexPodClaims(object any) ([]string, error) {

@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -63,6 +64,54 @@ func TestPodsAreFoundByTheirClaims(t *testing.T) {
 	}
 	if <-deleted; !slices.Equal(gone, []string{"web-2"}) {
 		t.Errorf("gone are %v", gone)
+	}
+}
+
+func TestAPodThatHasEndedHasNoClaims(t *testing.T) {
+	api := fake.NewClientset(podWith("web-0", "data", "logs"))
+	gone := make(chan string, 1)
+	pods, err := NewPods(api, func(pod *Pod) { gone <- pod.Name })
+	must(t, err)
+	pods.Fill(t.Context())
+	ended := podWith("web-0", "data", "logs")
+	ended.Status.Phase = v1.PodFailed
+	_, err = api.CoreV1().Pods("shop").Update(t.Context(), ended, metav1.UpdateOptions{})
+	must(t, err)
+	if name := <-gone; name != "web-0" || len(pods.OfClaim("shop", "data")) > 0 {
+		t.Errorf("%s is gone, of the claim are %v", name, pods.OfClaim("shop", "data"))
+	}
+}
+
+func TestWhichNodesAPodMayHaveIsKept(t *testing.T) {
+	selector := func(value string) *v1.NodeSelector {
+		return &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: "zone", Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}
+	}
+	long := strings.Repeat("x", longestAffinity)
+	for name, test := range map[string]struct {
+		claims               []string
+		selector, affinity   string
+		keepsOne, keepsOther bool
+	}{
+		"both":                    {[]string{"data"}, "a", "b", true, true},
+		"none":                    {[]string{"data"}, "", "", false, false},
+		"too long a nodeSelector": {[]string{"data"}, long, "b", false, true},
+		"too long an affinity":    {[]string{"data"}, "a", long, true, false},
+		"no claims":               {nil, "a", "b", false, false},
+	} {
+		pod := podWith("web-0", test.claims...)
+		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{}}
+		if test.selector != "" {
+			pod.Spec.NodeSelector = map[string]string{"zone": test.selector}
+		}
+		if test.affinity != "" {
+			pod.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector(test.affinity)}
+		}
+		trimmed, err := trimPod(pod)
+		must(t, err)
+		if kept := trimmed.(*Pod); (kept.NodeSelector != nil) != test.keepsOne || (kept.Required != nil) != test.keepsOther {
+			t.Errorf("%s: kept are %v and %v", name, kept.NodeSelector, kept.Required)
+		}
 	}
 }
 

@@ -235,7 +235,7 @@ var rules = map[string]rule{
 		allowed: []string{module + "/explain/audit", module + "/internal/escape", module + "/internal/leader", module + "/internal/outofstock",
 			module + "/internal/podclaims", module + "/internal/sleep", module + "/internal/unused", module + "/provisioner", module + "/topology",
 			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
-			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
+			"k8s.io/component-helpers/scheduling/corev1/nodeaffinity", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"diskdriver/node": {

@@ -243,7 +243,8 @@ func (p *Plane) startControllerManager() (*process.Process, error) {
 
 // schedulerConfig is the real scheduler without its scores: to it all nodes that can take a Pod are equal, and it goes
 // round them. With scores, kube-scheduler 1.35 and 1.36 are likely to pick the same one of several best nodes again and
-// again (kubernetes/kubernetes#141024), and a claim that is to move on would stay where it cannot be served.
+// again (kubernetes/kubernetes#141024), and a claim that is to move on would stay where it cannot be served. A Pod that names
+// PreferringScheduler has its preferred node affinity counted.
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:
@@ -259,11 +260,22 @@ profiles:
     score:
       disabled:
       - name: "*"
-  pluginConfig:
+  pluginConfig: &config
   - name: VolumeBinding
     args:
       bindTimeoutSeconds: %d
+- schedulerName: ` + PreferringScheduler + `
+  plugins:
+    score:
+      disabled:
+      - name: "*"
+      enabled:
+      - name: NodeAffinity
+  pluginConfig: *config
 `
+
+// PreferringScheduler is the schedulerName of Pods that go where they would rather be.
+const PreferringScheduler = "preferring"
 
 // bindTimeout is for how long kube-scheduler waits for a Pod's volumes unless it is told otherwise.
 const bindTimeout = 600 * time.Second
