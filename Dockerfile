@@ -1,6 +1,6 @@
 # The image of topodisk: its two programs, the programs of file systems that the node plugin runs, and the certificates that
 # ECS is verified with. `make image` reads this file and builds the same without Docker.
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) -t registry.example.com/storage/topodisk:0.1.0 .
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.2.0 --build-arg REVISION=$(git rev-parse HEAD) -t registry.example.com/storage/topodisk:0.2.0 .
 FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm AS build
 ARG TARGETOS TARGETARCH VERSION=dev REVISION=unknown
 WORKDIR /src

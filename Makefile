@@ -151,7 +151,7 @@ image: ## build the container image for ARCHITECTURES as an OCI archive, twice, 
 	$(GO) -C test/release build -o $(CURDIR)/.build/run/release .
 	.build/run/release image -check -version $(VERSION) -architectures $(ARCHITECTURES) -out .build/topodisk.tar
 
-release: ## make everything that VERSION (0.1.0) is published as in dist/, signed by KEY, a file of minisign's secret key (its password: KEY_PASSWORD_FILE, or the terminal) (Debian 12)
+release: ## make everything that VERSION (0.2.0) is published as in dist/, signed by KEY, a file of minisign's secret key (its password: KEY_PASSWORD_FILE, or the terminal) (Debian 12)
 	@echo "release: what makes it"
 	@$(GO) -C test/release build -o $(CURDIR)/.build/run/release .
 	@.build/run/release make -version '$(if $(filter file,$(origin VERSION)),,$(VERSION))' -architectures '$(ARCHITECTURES)' \

@@ -11,12 +11,8 @@ import (
 	"runtime"
 )
 
-// releaseVersion is the version that the tests make a release of and install, whose image the documentation calls nextVersion
-// where it upgrades to another.
-const (
-	releaseVersion = "0.1.0"
-	nextVersion    = "0.2.0"
-)
+// releaseVersion is the version that the tests make a release of, install and upgrade to, as docs/upgrade.md does.
+const releaseVersion = "0.2.0"
 
 // dist is where the release lies.
 func dist(name string) string { return filepath.Join(root, ".build", "e2e-dist", name) }

@@ -29,7 +29,7 @@ func TestInstallation(t *testing.T) {
 		{"helm install without the Secret, and with a wrong one", (*scene).saysWhatIsWrongWithItsSecret},
 		{"the volumes are picked up", (*scene).picksUpItsVolumes},
 		{"permissions", (*scene).asksForNoMoreThanItIsGranted},
-		{"from an earlier commit to the release, back and on, under load", (*scene).isUpgradedUnderLoad},
+		{"from the release before to this one, back and on, under load", (*scene).isUpgradedUnderLoad},
 		{"in place of another driver, and back", (*scene).takesOver},
 		{"a pilot beside ACK's components", (*scene).pilots},
 		{"in place of ACK's components, and back", (*scene).takesOverFromACK},

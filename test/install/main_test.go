@@ -42,7 +42,7 @@ func runAll(m *testing.M) (code int, err error) {
 	}
 	helm = programs.BuiltHelm(root)
 	box := sandbox.In(root, "e2e-install")
-	if earlier, err = programs.BuildEarlierInstallation(ctx, root, earlierCommit, imageName+":"+earlierTag, os.Stderr); err != nil {
+	if earlier, err = programs.BuildEarlierInstallation(ctx, root, earlierCommit, earlierVersion, os.Stderr); err != nil {
 		return 1, err
 	}
 	if code, outside, err := box.Enter(func() error { return build(ctx) }); outside || err != nil {
@@ -60,20 +60,10 @@ func runAll(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := errors.Join(tagImage(ctx), makeDesk()); err != nil {
+	if err := makeDesk(); err != nil {
 		return 1, errors.Join(err, cluster.Stop())
 	}
 	return m.Run(), cluster.Stop()
-}
-
-// tagImage gives every node the release's image as the one of the next version, too.
-func tagImage(ctx context.Context) error {
-	for _, node := range cluster.RealNodes {
-		if _, err := node.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "tag", imageName+":"+releaseVersion, imageName+":"+nextVersion); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // build makes the release and builds all else.

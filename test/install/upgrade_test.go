@@ -17,27 +17,27 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// What the upgrade begins with: the chart and the image of an earlier commit.
+// What the upgrade begins with: the release before this one, and its commit.
 const (
-	earlierCommit = "8e7712895e689b60e8867c10407a32921b4238d9"
-	earlierTag    = "0.0.1"
+	earlierCommit  = "d84cfc77a7c1fd329144990f2e325fe1f1d4414c"
+	earlierVersion = "0.1.0"
 )
 
 var earlier programs.EarlierInstallation
 
-// isUpgradedUnderLoad installs the earlier commit, goes on to the release, back and on again, and starts every Pod anew, while
+// isUpgradedUnderLoad installs the earlier release, goes on to this one, back and on again, and starts every Pod anew, while
 // claims come and go and a Pod writes to its disk. Disks that are being made when the version changes are finished by the next.
 func (s *scene) isUpgradedUnderLoad() {
 	s.helm("uninstall")
 	s.awaitGone()
-	s.helm("install", append([]string{earlier.Chart, "--set=image.tag=" + earlierTag}, settings...)...)
+	s.helm("install", append([]string{earlier.Chart}, settings...)...)
 	s.awaitReady(late)
-	s.driversAre(earlierTag)
+	s.driversAre(earlierVersion)
 	const writing = "notes-writer"
 	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, writing, className, "20Gi")))
 	s.startWriter(writing, writing)
 	load := s.startLoad()
-	for n, to := range []struct{ block, tag string }{{"helm upgrade", nextVersion}, {"helm rollback", earlierTag}, {"helm upgrade", nextVersion}} {
+	for n, to := range []struct{ block, tag string }{{"helm upgrade", releaseVersion}, {"helm rollback", earlierVersion}, {"helm upgrade", releaseVersion}} {
 		begin := time.Now()
 		claims := s.beginDisks(fmt.Sprintf("begun-%d", n))
 		s.follow("docs/upgrade.md", to.block)

@@ -1,7 +1,7 @@
 // Release makes what a version of topodisk is published as, and the container image alone. It runs at the root of the
 // repository, on Debian 12 of whatever architecture; docs/release.md says what comes out and how it is verified.
 //
-//	release make -version 0.1.0 -out dist
+//	release make -version 0.2.0 -out dist
 //	release image -version dev -out .build/topodisk.tar
 //
 // The same commit gives the same bytes; only provenance and signatures tell when they were made.

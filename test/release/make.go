@@ -87,7 +87,7 @@ func (r *release) make(ctx context.Context, sign signer) error {
 
 // checkVersion accepts what can be a tag of an image and the version of a chart.
 func checkVersion(version string) error {
-	const allowed = "allowed is a semantic version without v and without build metadata, such as VERSION=0.1.0 or VERSION=0.1.0-rc.1"
+	const allowed = "allowed is a semantic version without v and without build metadata, such as VERSION=0.2.0 or VERSION=0.2.0-rc.1"
 	switch {
 	case version == "":
 		return fmt.Errorf("VERSION is missing: %s", allowed)

@@ -37,7 +37,7 @@ import (
 var architectures = flag.String("architectures", runtime.GOARCH, "architectures that the releases are for")
 
 // The version of the releases that the tests make is that of the block of commands that docs/release.md has for it.
-const version = "0.1.0"
+const version = "0.2.0"
 
 // blocks are the blocks of commands of docs/release.md that were run.
 var blocks = map[string]bool{}
@@ -566,28 +566,28 @@ func checkWrongInputs(t *testing.T, repo string, key testKey) {
 		name, line string
 		want       []string
 	}{
-		{"no version", "make release", []string{"VERSION is missing", "VERSION=0.1.0"}},
-		{"an empty version", "make release VERSION=", []string{"VERSION is missing", "VERSION=0.1.0"}},
-		{"a version with v", "make release VERSION=v0.1.0", []string{`VERSION="v0.1.0"`, "without v"}},
+		{"no version", "make release", []string{"VERSION is missing", "VERSION=0.2.0"}},
+		{"an empty version", "make release VERSION=", []string{"VERSION is missing", "VERSION=0.2.0"}},
+		{"a version with v", "make release VERSION=v0.2.0", []string{`VERSION="v0.2.0"`, "without v"}},
 		{"two numbers", "make release VERSION=0.1", []string{`VERSION="0.1"`, "semantic version"}},
-		{"build metadata", "make release VERSION=0.1.0+1", []string{`VERSION="0.1.0+1"`, "without build metadata"}},
+		{"build metadata", "make release VERSION=0.2.0+1", []string{`VERSION="0.2.0+1"`, "without build metadata"}},
 		{"from the environment", "VERSION=0.1 make release", []string{`VERSION="0.1"`, "semantic version"}},
 		{"a leading zero", "make release VERSION=0.01.0", []string{`VERSION="0.01.0"`, "semantic version"}},
-		{"a version not in the changelog", "make release VERSION=9.8.7", []string{`VERSION="9.8.7"`, "CHANGELOG.md", `["0.1.0"]`}},
-		{"no such key", "make release VERSION=0.1.0 KEY=none.key", []string{`KEY="none.key"`, "minisign -G", "no such file"}},
-		{"not a key", "make release VERSION=0.1.0 KEY=LICENSE", []string{`KEY="LICENSE"`, "minisign -G"}},
-		{"no password", "make release VERSION=0.1.0 KEY=" + secret + " </dev/null", []string{secret, "KEY_PASSWORD_FILE"}},
-		{"another password", "make release VERSION=0.1.0 KEY=" + secret + " KEY_PASSWORD_FILE=LICENSE",
+		{"a version not in the changelog", "make release VERSION=9.8.7", []string{`VERSION="9.8.7"`, "CHANGELOG.md", `["0.2.0" "0.1.0"]`}},
+		{"no such key", "make release VERSION=0.2.0 KEY=none.key", []string{`KEY="none.key"`, "minisign -G", "no such file"}},
+		{"not a key", "make release VERSION=0.2.0 KEY=LICENSE", []string{`KEY="LICENSE"`, "minisign -G"}},
+		{"no password", "make release VERSION=0.2.0 KEY=" + secret + " </dev/null", []string{secret, "KEY_PASSWORD_FILE"}},
+		{"another password", "make release VERSION=0.2.0 KEY=" + secret + " KEY_PASSWORD_FILE=LICENSE",
 			[]string{secret, `KEY_PASSWORD_FILE="LICENSE"`}},
-		{"no such password", "make release VERSION=0.1.0 KEY=" + secret + " KEY_PASSWORD_FILE=none",
+		{"no such password", "make release VERSION=0.2.0 KEY=" + secret + " KEY_PASSWORD_FILE=none",
 			[]string{`KEY_PASSWORD_FILE="none"`, "first line"}},
-		{"a password alone", "make release VERSION=0.1.0 KEY_PASSWORD_FILE=LICENSE", []string{`KEY_PASSWORD_FILE="LICENSE"`, "only with KEY"}},
-		{"no architecture", "make release VERSION=0.1.0 ARCHITECTURES=riscv64", []string{`ARCHITECTURES="riscv64"`, "amd64,arm64"}},
-		{"a new file", "touch new && make release VERSION=0.1.0", []string{"working tree has changes", "?? new", "git status"}},
-		{"a changed file", "echo >>LICENSE && make release VERSION=0.1.0", []string{"working tree has changes", " M LICENSE", "git status"}},
-		{"a version of another commit", "trap 'git reset -q --hard HEAD~1' EXIT && git -c user.name=test -c user.email=test@example.com commit -q --allow-empty -m more && make release VERSION=0.1.0",
-			[]string{`VERSION="0.1.0"`, "tag v0.1.0 is of commit"}},
-		{"not a release", "rm dist/SHA256SUMS && make release VERSION=0.1.0", []string{`-out="dist"`, "earlier release"}},
+		{"a password alone", "make release VERSION=0.2.0 KEY_PASSWORD_FILE=LICENSE", []string{`KEY_PASSWORD_FILE="LICENSE"`, "only with KEY"}},
+		{"no architecture", "make release VERSION=0.2.0 ARCHITECTURES=riscv64", []string{`ARCHITECTURES="riscv64"`, "amd64,arm64"}},
+		{"a new file", "touch new && make release VERSION=0.2.0", []string{"working tree has changes", "?? new", "git status"}},
+		{"a changed file", "echo >>LICENSE && make release VERSION=0.2.0", []string{"working tree has changes", " M LICENSE", "git status"}},
+		{"a version of another commit", "trap 'git reset -q --hard HEAD~1' EXIT && git -c user.name=test -c user.email=test@example.com commit -q --allow-empty -m more && make release VERSION=0.2.0",
+			[]string{`VERSION="0.2.0"`, "tag v0.2.0 is of commit"}},
+		{"not a release", "rm dist/SHA256SUMS && make release VERSION=0.2.0", []string{`-out="dist"`, "earlier release"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if hash(t, filepath.Join(repo, "dist", sums)) != before {
@@ -752,6 +752,29 @@ func TestChangelogKeepsItsForm(t *testing.T) {
 	for _, kind := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains([]string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}, kind[1]) {
 			t.Errorf("kind of change %q is none of Keep a Changelog's", kind[1])
+		}
+	}
+}
+
+// The newest version of CHANGELOG.md is that of the chart, and of all that names this release.
+func TestEveryFileNamesTheSameVersion(t *testing.T) {
+	if newest := versionHeading.FindStringSubmatch(read(t, changelog)); newest == nil || newest[1] != version {
+		t.Errorf("the newest version of %s is %q, want %s", changelog, newest, version)
+	}
+	for file, line := range map[string]string{
+		"charts/topodisk/Chart.yaml": "version: " + version + "\nappVersion: \"" + version + "\"\n",
+		"deploy/kustomization.yaml":  "newTag: " + version + "\n",
+		"Dockerfile":                 "VERSION=" + version + " ",
+		"Makefile":                   "VERSION (" + version + ")",
+		"docs/install.md":            "topodisk-" + version + ".tgz",
+		"docs/upgrade.md":            "--set image.tag=" + version + "\n",
+		"test/install/dist_test.go":  "releaseVersion = \"" + version + "\"\n",
+		"test/soak/build.go":         "imageVersion = \"" + version + "\"\n",
+		"test/release/main.go":       "-version " + version + " ",
+		"SECURITY.md":                "| " + version[:strings.LastIndex(version, ".")] + " | yes, ",
+	} {
+		if !strings.Contains(read(t, file), line) {
+			t.Errorf("%s lacks %q", file, line)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 const (
 	imageName    = "registry.example.com/storage/topodisk"
 	imageTag     = "dev"
-	imageVersion = "0.1.0"
+	imageVersion = "0.2.0"
 )
 
 func imageFile(root string) string { return filepath.Join(root, ".build", "soak-image.tar") }

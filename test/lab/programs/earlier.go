@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -52,24 +53,28 @@ func BuiltEarlier(root, commit string) Earlier {
 // EarlierInstallation is what another commit is installed from.
 type EarlierInstallation struct {
 	Image string // OCI archive
-	Chart string // directory
+	Chart string // package
 }
 
-// BuildEarlierInstallation makes the image, under a name, and the chart of an earlier commit with that commit's own tool: once
-// for each commit and each version of Go (a minute on two cores). It needs Debian 12 and binutils.
-func BuildEarlierInstallation(ctx context.Context, root, commit, name string, out *os.File) (EarlierInstallation, error) {
-	into := filepath.Join(root, ".build", "earlier-image", commit)
-	earlier := EarlierInstallation{Image: filepath.Join(into, "topodisk.tar"), Chart: filepath.Join(into, "chart")}
-	return earlier, buildCommit(ctx, root, commit, into, []string{"topodisk.tar", "chart"}, out, func(checkout string) error {
-		image := exec.CommandContext(ctx, "go", "run", "./test/image", "-version="+commit, "-revision="+commit, "-name="+name, "-out="+earlier.Image)
-		image.Dir, image.Stdout, image.Stderr = checkout, out, out
-		if err := image.Run(); err != nil {
-			return fmt.Errorf("make the image of commit %s: %w", commit, err)
+// BuildEarlierInstallation makes the release of an earlier commit, for this machine's architecture, with that commit's own tool, and keeps
+// its image and its chart: once for each commit and each version of Go (two minutes on two cores). It needs Debian 12 and binutils.
+func BuildEarlierInstallation(ctx context.Context, root, commit, version string, out *os.File) (EarlierInstallation, error) {
+	into := filepath.Join(root, ".build", "earlier-release", commit)
+	image, chart := "topodisk-"+version+".oci.tar", "topodisk-"+version+".tgz"
+	earlier := EarlierInstallation{Image: filepath.Join(into, image), Chart: filepath.Join(into, chart)}
+	return earlier, buildCommit(ctx, root, commit, into, []string{image, chart}, out, func(checkout string) error {
+		tool, dist := filepath.Join(checkout, ".build", "release-tool"), filepath.Join(checkout, ".build", "dist")
+		for _, command := range [][]string{
+			{"go", "-C", "test/release", "build", "-o", tool, "."},
+			{tool, "make", "-trial", "-version", version, "-architectures", runtime.GOARCH, "-out", dist},
+		} {
+			run := exec.CommandContext(ctx, command[0], command[1:]...)
+			run.Dir, run.Stdout, run.Stderr = checkout, out, out
+			if err := run.Run(); err != nil {
+				return fmt.Errorf("make release %s of commit %s: %w", version, commit, err)
+			}
 		}
-		if err := os.RemoveAll(earlier.Chart); err != nil {
-			return err
-		}
-		return os.CopyFS(earlier.Chart, os.DirFS(filepath.Join(checkout, "charts", "topodisk")))
+		return errors.Join(os.Rename(filepath.Join(dist, image), earlier.Image), os.Rename(filepath.Join(dist, chart), earlier.Chart))
 	})
 }
 
