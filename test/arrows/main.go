@@ -258,7 +258,8 @@ var rules = map[string]rule{
 	},
 	"cmd/disk-provisioner": {
 		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/otherdriver",
-			module + "/internal/sleep", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "k8s.io/api", "github.com/spf13/pflag"},
+			module + "/internal/sleep", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "k8s.io/api",
+			"github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
 	},
 	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag", "golang.org/x/sync"}},
