@@ -86,7 +86,7 @@ func TestAMislabelledNodeDoesNotGetItsClaimsBack(t *testing.T) {
 			s.awaitCapacities(class)
 			right := map[string]string{topology.WellKnownZoneKey: node.Zone, topology.ZoneKey: node.Zone}
 			if test.atOnce { // else the objects don't speak of the node when the scheduler looks
-				s.Topodisk.Stop(lab.ProvisionerName)
+				s.stopProvisioner()
 			}
 			s.Afterwards("label "+node.Name, soon, func(ctx context.Context) error { return s.labelNode(ctx, node.Name, right) })
 			s.Must(s.labelNode(s.Context(), node.Name, test.wrong))

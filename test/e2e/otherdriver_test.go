@@ -22,7 +22,7 @@ import (
 func TestAnotherDriverThatComesBack(t *testing.T) {
 	s := newScene(t)
 	other := s.newIncumbent()
-	s.Topodisk.Stop(lab.ProvisionerName)
+	s.stopProvisioner()
 	s.Cleanup(func() {
 		other.stop()
 		s.restartController()

@@ -21,6 +21,17 @@ func (s *scene) restartProvisioner(args ...string) {
 	}
 }
 
+// stopProvisioner stops the provisioner. If the test fails before it is started again, those behind it get one.
+func (s *scene) stopProvisioner() {
+	s.Helper()
+	s.Cleanup(func() {
+		if s.Failed() {
+			s.restartProvisioner()
+		}
+	})
+	s.Topodisk.Stop(lab.ProvisionerName)
+}
+
 // restartController starts driver and provisioner anew, whichever of them runs. It works in clean-ups, too.
 func (s *scene) restartController() {
 	s.Helper()

@@ -26,7 +26,7 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 	s.allowNamespaces()
 	s.Cleanup(s.restartController)
 	s.restartDriver("--extra-tags=stage=test,cost-center=shared")
-	s.Topodisk.Stop(lab.ProvisionerName)
+	s.stopProvisioner()
 	s.label("4711")
 	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
 	class := s.Class(atOnce, map[string]string{"type": "cloud_essd", "diskTags": "owner:storage"})

@@ -141,7 +141,7 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 // before its PersistentVolume; the next one makes no second, says how to tag that disk, and then takes it.
 func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk.Stop(lab.ProvisionerName)
+	s.stopProvisioner()
 	class := s.Class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0], "performanceLevel": "PL1"})
 	s.Claim("begun", class, "20Gi")
 	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), "begun", metav1.GetOptions{})
@@ -173,7 +173,7 @@ const crowd, phase, atATime = 140, 20, "--worker-threads=25"
 func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 	s := newScene(t)
 	leaders, other := s.followLeaders(), s.newIncumbent()
-	s.Topodisk.Stop(lab.ProvisionerName)
+	s.stopProvisioner()
 	s.Cleanup(func() {
 		other.stop()
 		s.restartController()

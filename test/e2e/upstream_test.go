@@ -34,7 +34,7 @@ func (s *scene) withUpstream(env ...string) {
 	s.Must(err)
 	beside, err := besideUs()
 	s.Must(err)
-	s.Topodisk.Stop(lab.ProvisionerName)
+	s.stopProvisioner()
 	process, err := beside.Start("csi-provisioner", filepath.Join(dir, "csi-provisioner"), env,
 		append([]string{"--csi-address=" + s.Topodisk.Socket, "--http-endpoint="}, quickElection...))
 	s.Must(err)
@@ -127,7 +127,7 @@ const listing = "KUBE_FEATURE_WatchListClient=false"
 
 func TestCSIProvisionerStartsWithoutALease(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk.Stop(lab.ProvisionerName)
+	s.stopProvisioner()
 	s.Must(s.Client.CoordinationV1().Leases(leaseNamespace).Delete(s.Context(), leaseName, metav1.DeleteOptions{}))
 	s.withUpstream(listing)
 	s.Claim("early", s.Class(atOnce, essdThenAuto), "20Gi")
