@@ -128,7 +128,8 @@ func (w *Watch) look(ctx context.Context) bool {
 	return w.beside
 }
 
-func (w *Watch) lookAtLeases(ctx context.Context) error {
+// lookAtLeases looks at each Lease, whether the other can be read or not.
+func (w *Watch) lookAtLeases(ctx context.Context) (unread error) {
 	var renewed []string
 	beside := false
 	for _, namespace := range slices.Compact([]string{metav1.NamespaceSystem, w.config.Namespace}) {
@@ -136,10 +137,12 @@ func (w *Watch) lookAtLeases(ctx context.Context) error {
 			continue
 		}
 		lease, err := w.config.Client.CoordinationV1().Leases(namespace).Get(ctx, w.config.Lease, metav1.GetOptions{})
+		own := namespace == w.config.Namespace
 		if err != nil && !apierrors.IsNotFound(err) {
-			return err
+			unread, beside = errors.Join(unread, err), beside || w.beside && !own
+			continue
 		}
-		own, holder := namespace == w.config.Namespace, ptr.Deref(lease.Spec.HolderIdentity, "")
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		if holder == "" || own && leader.IsReplica(holder) {
 			delete(w.leases, namespace)
 			continue
@@ -151,8 +154,10 @@ func (w *Watch) lookAtLeases(ctx context.Context) error {
 		}
 	}
 	w.beside = beside
-	w.tell(ReasonProvisioner, w.aboutProvisioner(renewed))
-	return nil
+	if unread == nil || len(renewed) > 0 {
+		w.tell(ReasonProvisioner, w.aboutProvisioner(renewed))
+	}
+	return unread
 }
 
 func (w *Watch) lookAtCSIDriver(ctx context.Context) error {

@@ -208,6 +208,18 @@ func TestAnUnreadableLease(t *testing.T) {
 	})
 }
 
+// A role of an operator's own may lack the Lease in kube-system.
+func TestTheOtherLeaseIsLookedAtAllTheSame(t *testing.T) {
+	play(t, Config{Namespace: "storage"}, func(w *world) {
+		w.api.PrependReactor("get", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return a.GetNamespace() == metav1.NamespaceSystem, nil, errors.New("forbidden")
+		})
+		w.leads("storage", "node-1")
+		w.start()
+		w.after(time.Minute, true, "provisioner", 1, 1)
+	})
+}
+
 func TestTheCSIDriverObject(t *testing.T) {
 	labels := map[string]string{"app.kubernetes.io/instance": "topodisk"}
 	object := func() *storagev1.CSIDriver {
