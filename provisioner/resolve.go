@@ -2,11 +2,13 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -47,7 +49,7 @@ func (r *resolver) resolve(ctx context.Context, claim *v1.PersistentVolumeClaim)
 	case !request.IsOurs(claim, r.config.DriverName) || !request.ShouldProvision(claim):
 		return attempt.Resolved{Verdict: attempt.NotNow}
 	}
-	class, err := r.class(claim)
+	class, err := r.liveClass(ctx, claim)
 	switch {
 	case err != nil:
 		return notYet(err)
@@ -135,6 +137,9 @@ func notYet(err error) attempt.Resolved {
 	return attempt.Resolved{Verdict: attempt.NotYet, Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err)}
 }
 
+// errNoClass says that a class does not exist.
+var errNoClass = errors.New("there is no such StorageClass")
+
 // class returns the claim's class as the cache shows it.
 func (r *resolver) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := request.ClassName(claim)
@@ -143,9 +148,26 @@ func (r *resolver) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageCla
 	case err != nil:
 		return nil, err
 	case !exists:
-		return nil, fmt.Errorf("claim.spec.storageClassName=%s: there is no such StorageClass", name)
+		return nil, fmt.Errorf("claim.spec.storageClassName=%s: %w", name, errNoClass)
 	}
 	return object.(*storagev1.StorageClass), nil
+}
+
+// liveClass returns the claim's class: the API server is asked for one that the cache does not show, for a class and its claims may have been
+// created together, and each comes by a watch of its own.
+func (r *resolver) liveClass(ctx context.Context, claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+	class, err := r.class(claim)
+	if !errors.Is(err, errNoClass) {
+		return class, err
+	}
+	live, readErr := r.client.StorageV1().StorageClasses().Get(ctx, request.ClassName(claim), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(readErr):
+		return nil, err
+	case readErr != nil:
+		return nil, fmt.Errorf("claim.spec.storageClassName=%s: %w", request.ClassName(claim), readErr)
+	}
+	return live, nil
 }
 
 // lacksNode says whether the claim waits for its first consumer: the scheduler has selected no node yet.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
@@ -58,6 +59,18 @@ func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
 				t.Errorf("the driver was asked %d times", creates)
 			}
 		})
+	}
+}
+
+func TestAClassThatTheCacheDoesNotShowYetIsFound(t *testing.T) {
+	class := testClass(nil)
+	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, class)
+	claim := testClaim()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, request.AnnSelectedNode, "node-1")
+	b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
+	b.exec.work(t.Context(), claim.UID)
+	if creates, _ := b.driver.calls(); creates != 1 {
+		t.Errorf("the driver was called %d times: %v", creates, b.drained())
 	}
 }
 
