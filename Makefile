@@ -47,7 +47,7 @@ test-foreign: build ## have clients that are not ours judge the programs in bin/
 test-long: ## run what is too long for `make test`: 50 000 random steps and 2 000 000 walks of a name, 100 000 of a claim (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, 400 losses of power and 500 kills of the node plugin, the simulator's memory (a quarter of an hour)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestCreationModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestRecordModel ./diskdriver/creation -args -long -seed $(SEED)
-	$(GO) test -count=1 -timeout 30m -run TestModel ./provisioner/attempt -args -long -seed $(SEED)
+	$(GO) test -count=1 -timeout 30m -run TestModel ./provisioner/claim -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run 'TestSanity|TestPowerLoss|TestKilledTest|TestHangingDisk' ./diskdriver/node -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -v -run TestKilledPlugin ./diskdriver/node -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestPlanted ./test/cloudcheck -args -seeds 5
@@ -74,7 +74,7 @@ arrows: ## check that every package imports only what it may
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for both programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./provisioner/attempt ./test/versions
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./test/versions
 
 docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting, compatibility; and words, links and commands of all pages (make test does too)
 	$(PAGES)

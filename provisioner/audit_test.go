@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/audit"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -38,14 +38,20 @@ func TestAuditReadsWhatTheDriverLists(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: request.JournalName(config.DriverName) + "-0"},
 		Data:       map[string]string{string(r.Claim.UID): string(record)},
 	}
-	driver := &listing{disks: []*csi.ListVolumesResponse_Entry{listed("d-kept", "c1", r.Create.Name), listed("d-orphan", "c1", "disk-orphan", "i-1"), listed("d-other", "c2", "disk-other")}}
+	driver := &listing{disks: []*csi.ListVolumesResponse_Entry{
+		listed("d-kept", "c1", r.Create.Name), listed("d-orphan", "c1", "disk-orphan", "i-1"), listed("d-other", "c2", "disk-other"),
+	}}
 	got, err := RunAudit(t.Context(), config, fake.NewClientset(&ended, journal), driver, "", noPause)
 	must(t, err)
-	want := []audit.Finding{{Kind: audit.DiskWithoutVolume, ID: "d-orphan", Type: "cloud_essd", Zone: "zone-a", GiB: 20, Instances: []string{"i-1"}, About: "made as disk-orphan, attached to i-1"}}
+	want := []audit.Finding{{
+		Kind: audit.DiskWithoutVolume, ID: "d-orphan", Type: "cloud_essd", Zone: "zone-a", GiB: 20, Instances: []string{"i-1"},
+		About: "made as disk-orphan, attached to i-1",
+	}}
 	if diff := cmp.Diff(want, got.Findings, cmp.AllowUnexported(audit.Finding{})); diff != "" {
 		t.Error(diff)
 	}
-	if len(got.Others) != 1 || got.Others[0].Cluster != "c2" || !got.Confirmed || got.Checked(audit.SnapshotWithoutContent) || !got.Checked(audit.VolumeWithoutDisk) {
+	if len(got.Others) != 1 || got.Others[0].Cluster != "c2" || !got.Confirmed ||
+		got.Checked(audit.SnapshotWithoutContent) || !got.Checked(audit.VolumeWithoutDisk) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -74,7 +80,8 @@ func TestAuditIsReadOnly(t *testing.T) {
 		t.Error("it has written")
 	}
 	name := request.JournalName(config.DriverName) + "-0"
-	must(t, api.Tracker().Add(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"uid-9": `{"format":2}`}}))
+	later := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"uid-9": `{"format":2}`}}
+	must(t, api.Tracker().Add(later))
 	if _, err := RunAudit(t.Context(), config, api, driver, "c1", noPause); err == nil || !strings.Contains(err.Error(), "another version") {
 		t.Errorf("with a record that can't be read: %v, want an error, for its disk may be no orphan", err)
 	}

@@ -11,22 +11,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/source"
 )
 
 // Config is everything that an operator may choose.
 type Config struct {
-	request.Options
-
-	Timeout     time.Duration // of one call to the driver
-	RetryStart  time.Duration // back-off after a first failure; doubles with each one
-	RetryMax    time.Duration // longest back-off
-	Workers     int           // claims worked on until they have a volume, and volumes being deleted: so many of each at the same time
-	SaveWorkers int           // PersistentVolumes being saved at the same time
-
-	SupportsTopology bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
-	NodeGrace        time.Duration // how long a selected node may be without the driver
+	claim.Config
 
 	CapacityThreads      int                    // classes whose capacities are read at the same time
 	Capacity             bool                   // keep CSIStorageCapacity objects
@@ -37,15 +28,11 @@ type Config struct {
 	DriverListsVolumes   bool                   // the driver's LIST_VOLUMES
 	DriverRestores       bool                   // the driver's CREATE_DELETE_SNAPSHOT
 	DriverClones         bool                   // the driver's CLONE_VOLUME
-	DriverModifies       bool                   // the driver's MODIFY_VOLUME
-	DriverKnowsUse       bool                   // the driver deletes a volume only if it was never used when it is asked to
 	Namespace            string                 // where this provisioner keeps objects of its own
 
 	PodClaims             bool          // the claims of a Pod are provisioned together: its Pods without a node are watched
-	AttributesClasses     bool          // claims may name a VolumeAttributesClass
 	CrossNamespace        bool          // claims may name sources of other namespaces, with a ReferenceGrant
 	PreventModeConversion bool          // a restore keeps its snapshot's volume mode unless the snapshot allows another
-	RescheduleCodes       []codes.Code  // of CreateVolume, besides ResourceExhausted: the selected node can't have the volume
 	SourceThreads         int           // finalizers of sources removed at the same time
 	SnapshotSweep         time.Duration // how often snapshots are listed to find unneeded finalizers; 0 never
 
@@ -70,8 +57,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--retry-interval-max=%s is less than --retry-interval-start=%s", c.RetryMax, c.RetryStart)
 	case c.Workers < 1:
 		return fmt.Errorf("--worker-threads=%d; it must be at least 1", c.Workers)
-	case c.SaveWorkers < 1:
-		return fmt.Errorf("%d PersistentVolumes are saved at the same time; it must be at least 1", c.SaveWorkers)
 	case c.SourceThreads < 1:
 		return fmt.Errorf("--cloning-protection-threads=%d; it must be at least 1", c.SourceThreads)
 	case c.SnapshotSweep < 0:

@@ -20,10 +20,10 @@ import (
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/capacity"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/lib6"
-	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -32,19 +32,26 @@ import (
 
 // Controller provisions and deletes volumes while its process leads.
 type Controller struct {
-	p        *Provisioner
+	config   Config
+	client   kubernetes.Interface
+	driver   Driver
 	caches   *watch.Caches
 	pods     *watch.Pods // nil without Config.PodClaims
-	handlers *handlers
-	exec     *executor
-	starter  *lib6.Controller
-	deletion *deletion.Controller
-	capacity *capacity.Controller // nil without Config.Capacity
-	store    *journal.Store       // nil without Config.Namespace
-	recovery *recoveryStatus
+	objects  *watch.Objects
+	refusals *stock.Refusals
+	events   record.EventRecorder
+	metrics  *metrics
+	now      func() time.Time
 
-	recovered []*request.Request // by this process, until it handles claims
-	recorder  record.EventBroadcaster
+	claims     *claim.Syncer
+	protection *source.Protection
+	starter    *lib6.Controller
+	deletion   *deletion.Controller
+	capacity   *capacity.Controller // nil without Config.Capacity
+	journal    *journal.Store       // nil without Config.Namespace
+	recovery   *recoveryStatus
+	handlers   *handlers
+	recorder   record.EventBroadcaster
 }
 
 // Clients are clients of the API server with a rate limit for each purpose. Metadata and
@@ -69,56 +76,46 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if err != nil {
 		return nil, err
 	}
-	commits := newCommits(registry)
-	var kept *journal.Store
-	var records store = noStore{}
-	if config.Namespace != "" {
-		kept = newStore(clients.Journal, clients.JournalMetadata, config, commits.Inc)
-		records = kept
-	}
 	broadcaster := record.NewBroadcaster()
-	events := boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}
-	claims, volumes := caches.Claims.GetIndexer(), caches.Volumes.GetIndexer()
-	p := &Provisioner{
-		config: config, client: clients.Main, driver: driver, store: records, claims: claims, volumes: volumes,
-		deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout),
-		objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
-		conflicts: newConflicts(clients.Main, claims, volumes, events, time.Now), events: events, now: time.Now,
-	}
-	exec := newExecutor(p)
-	p.attempts = exec.table
-	p.metrics = newMetrics(registry, exec.table, records, caches.Classes.GetStore())
-	p.duplicates = newDuplicates(config.DriverName, volumes, events, p.metrics.duplicates)
-	index := topology.NewIndex(config.DriverName)
-	p.resolver = &resolver{
-		config: config, client: clients.Main, metadata: clients.Metadata, topology: index, refusals: p.refusals,
-		sources: source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic),
-		classes: caches.Classes.GetStore(), volumes: volumes, events: events,
-	}
-	if caches.Namespaces != nil {
-		p.resolver.namespaces = caches.Namespaces.GetStore()
-	}
-	p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, volumes, p.resolver.sources)
 	c := &Controller{
-		p: p, caches: caches, exec: exec, store: kept, recorder: broadcaster, recovery: newRecoveryStatus(p),
-		deletion: exec.newDeletion(caches.Attachments.GetIndexer()),
-		starter: lib6.New(lib6.Config{
-			DriverName: config.DriverName, Workers: config.Workers, Starter: exec, Client: clients.Main,
-			Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
-		}),
+		config: config, client: clients.Main, driver: driver, caches: caches, objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
+		events: boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}, recorder: broadcaster, now: time.Now,
 	}
-	registerOldestDeletion(registry, c.deletion.OldestPending)
-	c.handlers = &handlers{p: p, deletion: c.deletion, index: index}
+	index := topology.NewIndex(config.DriverName)
+	c.handlers = &handlers{Controller: c, index: index}
 	if config.PodClaims {
 		if c.pods, err = watch.NewPods(clients.Main, c.handlers.podGone); err != nil {
 			return nil, err
 		}
-		p.siblings = &siblings{p: p, pods: c.pods}
-		p.resolver.siblings, p.conflicts.pods = p.siblings, c.pods
-		if config.SupportsTopology {
-			p.resolver.placement = &placement{pods: c.pods, nodes: caches.Nodes.GetStore(), claims: claims, volumes: volumes}
-		}
 	}
+	upstream, volumes := lib6.NewMetrics(), caches.Volumes.GetIndexer()
+	c.metrics = newMetrics(registry, upstream, caches.Classes.GetStore())
+	records := c.newJournal(clients)
+	sources := source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
+	c.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, volumes, sources)
+	deleter := deletion.NewDeleter(clients.Main, driver, config.Timeout)
+	dependencies := claim.Dependencies{
+		Client: clients.Main, Metadata: clients.Metadata, Driver: driver, Deleter: deleter, Journal: records, Protection: c.protection,
+		Topology: index, Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: c.events, Registry: registry, Upstream: upstream, Now: c.now,
+		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(), Pods: c.pods,
+	}
+	if caches.Namespaces != nil {
+		dependencies.Namespaces = caches.Namespaces.GetStore()
+	}
+	c.claims = claim.New(config.Config, dependencies)
+	c.deletion = deletion.New(
+		deletion.Options{Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax},
+		deletion.Dependencies{
+			Client: clients.Main, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
+			Claims: c.claims, Events: c.events, Now: c.now, Observe: c.metrics.deleted,
+		})
+	c.starter = lib6.New(lib6.Config{
+		DriverName: config.DriverName, Workers: config.Workers, Starter: c.claims, Client: clients.Main,
+		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
+	})
+	c.handlers.duplicates = newDuplicates(config.DriverName, volumes, c.events, c.metrics.duplicates)
+	c.recovery = newRecoveryStatus(c)
+	registerOldestDeletion(registry, c.deletion.OldestPending)
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err
@@ -128,9 +125,20 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	return c, c.handlers.register(caches)
 }
 
+// newJournal returns the journal of the namespace that is configured, and one that keeps nothing without it.
+func (c *Controller) newJournal(clients Clients) claim.Journal {
+	if c.config.Namespace == "" {
+		c.metrics.journal(func() int { return 0 })
+		return noJournal{}
+	}
+	c.journal = newStore(clients.Journal, clients.JournalMetadata, c.config, c.metrics.commits.Inc)
+	c.metrics.journal(c.journal.Size)
+	return c.journal
+}
+
 // publishCapacities creates the controller of CSIStorageCapacity objects.
 func (c *Controller) publishCapacities(client kubernetes.Interface) error {
-	config := c.p.config
+	config := c.config
 	objects := capacity.NewInformer(client, config.DriverName, config.Namespace, watch.Resync)
 	c.capacity = capacity.NewController(capacity.Config{
 		DriverName: config.DriverName, Namespace: config.Namespace, Owner: config.CapacityOwner,
@@ -140,8 +148,8 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 			settings, err := config.ClassSettings(class)
 			return settings.Parameters, err
 		},
-		Unknown: c.p.capacityUnknown,
-	}, client, c.p.driver, c.handlers.index, c.p.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.p.now)
+		Unknown: c.capacityUnknown,
+	}, client, c.driver, c.handlers.index, c.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.now)
 	classChanged := func(class *storagev1.StorageClass) { c.capacity.Enqueue(class.Name) }
 	changed := func(object *storagev1.CSIStorageCapacity) { c.capacity.Enqueue(object.StorageClassName) }
 	return errors.Join(
@@ -152,9 +160,9 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 
 // wakeOnReturn retries all claims and deletions that may wait for the driver whenever it is back.
 func (c *Controller) wakeOnReturn(ctx context.Context) {
-	for c.p.driver.AwaitReturn(ctx) == nil {
+	for c.driver.AwaitReturn(ctx) == nil {
 		klog.InfoS("The driver is back")
-		c.exec.table.DriverBack()
+		c.claims.DriverBack()
 		c.deletion.RecheckAll()
 	}
 }
@@ -204,7 +212,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.recovery.lead()
-	for _, step := range []func(context.Context) error{c.catchUp, c.recoverAttempts} {
+	for _, step := range []func(context.Context) error{c.catchUp, c.recoverRequests} {
 		switch err := step(ctx); {
 		case errors.Is(err, ErrCannotRecover):
 			return err
@@ -215,7 +223,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.handlers.lead(c.caches); err != nil {
 		return err
 	}
-	c.postGone()
 	if err := c.starter.Run(ctx); err != nil {
 		return err
 	}
@@ -231,25 +238,25 @@ func (c *Controller) Run(ctx context.Context) error {
 // needed any more are removed, and the journal is written. It calls end if another process leads.
 func (c *Controller) work(ctx context.Context, end context.CancelCauseFunc) {
 	stopJournal := c.keepJournal(ctx, end)
-	stopProtection := inBackground(ctx, c.p.protection.Run)
+	stopProtection := inBackground(ctx, c.protection.Run)
 	var parts sync.WaitGroup
-	parts.Go(func() { c.exec.run(ctx) })
+	parts.Go(func() { c.claims.Run(ctx) })
 	parts.Go(func() { c.deletion.Run(ctx) })
 	parts.Go(func() { c.wakeOnReturn(ctx) })
-	if c.p.config.DriverListsVolumes {
-		parts.Go(func() { newHourlyAudit(c.p).run(ctx) })
+	if c.config.DriverListsVolumes {
+		parts.Go(func() { newHourlyAudit(c).run(ctx) })
 	}
 	switch {
 	case c.capacity != nil:
 		parts.Go(func() { c.capacity.Run(ctx) })
-	case c.p.config.Namespace != "":
+	case c.config.Namespace != "":
 		parts.Go(func() {
-			config := c.p.config
-			capacity.WithdrawWithRetries(ctx, c.p.client, config.DriverName, config.Namespace, config.RetryStart, config.RetryMax)
+			config := c.config
+			capacity.WithdrawWithRetries(ctx, c.client, config.DriverName, config.Namespace, config.RetryStart, config.RetryMax)
 		})
 	}
 	parts.Wait()
-	c.p.objects.Stop()
+	c.objects.Stop()
 	stopProtection()
 	stopJournal()
 }

@@ -20,21 +20,10 @@ import (
 	"github.com/topodisk/topodisk/internal/escape"
 )
 
-// Reasons of events, upstream csi-provisioner's where it has one.
+// Reasons of events; package claim has those about claims.
 const (
-	reasonCleanupFailed  = "ProvisioningCleanupFailed"
-	reasonFailed         = "ProvisioningFailed"
-	reasonSucceeded      = "ProvisioningSucceeded"
-	reasonTopology       = "ProvisioningTopology"
-	reasonPopulator      = "ExternalPopulator"
-	reasonRefused        = "ProvisioningRefused"
-	reasonHeld           = "ProvisioningHeld"
-	reasonTied           = "ProvisioningTied"
 	reasonTwice          = "ProvisionedTwice"
-	reasonRecordEnded    = "ProvisioningEnded"
-	reasonRecordKept     = "ProvisioningNotEnded"
 	reasonJournalChanged = "JournalChanged"
-	reasonVolumeKept     = "VolumeKept"
 	reasonRecovery       = "RecoveryFailed"
 	reasonCapacity       = "CapacityUnknown"
 )
@@ -132,8 +121,8 @@ func PodReference(namespace, name, uid string) *v1.ObjectReference {
 var requestIDs = regexp.MustCompile(` \(request ID [\w-]+\)`)
 
 // capacityUnknown says on the CSIDriver that the driver doesn't say how much there is.
-func (p *Provisioner) capacityUnknown(err error) {
-	driver := &v1.ObjectReference{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "CSIDriver", Name: p.config.DriverName}
-	p.events.Eventf(driver, v1.EventTypeWarning, reasonCapacity,
+func (c *Controller) capacityUnknown(err error) {
+	driver := &v1.ObjectReference{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "CSIDriver", Name: c.config.DriverName}
+	c.events.Eventf(driver, v1.EventTypeWarning, reasonCapacity,
 		"How much storage there is is not known, and the CSIStorageCapacity objects stay as they are: %s", requestIDs.ReplaceAllString(err.Error(), ""))
 }

@@ -7,28 +7,24 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/topodisk/topodisk/provisioner/attempt"
-	"github.com/topodisk/topodisk/provisioner/deletion"
-	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
-// handlers pass the watches' events on to the Records, the deletions and the index of zones.
+// handlers pass the watches' events on to the claims, the deletions and the index of zones.
 type handlers struct {
-	p        *Provisioner
-	deletion *deletion.Controller
-	index    *topology.Index
+	*Controller
+	index      *topology.Index
+	duplicates *duplicates
 }
 
 // register registers the handlers that a process needs while it stands by, too.
 func (h *handlers) register(c *watch.Caches) error {
 	classGone := func(class *storagev1.StorageClass) {
-		h.p.attempts.ClassChanged(class.Name)
-		h.p.metrics.forget(class.Name)
+		h.claims.ClassGone(class.Name)
+		h.metrics.forget(class.Name)
 	}
 	return errors.Join(
 		c.Handle(c.Classes, watch.OnUpdate(h.classChanged, classGone)),
@@ -41,81 +37,34 @@ func (h *handlers) register(c *watch.Caches) error {
 // lead handles all claims and volumes of the caches, and their events from now on: a process that stands by queues none, for no
 // worker would take it. The informer shows a new handler all objects and then their events, so that none is handled after it went.
 func (h *handlers) lead(c *watch.Caches) error {
-	h.p.attempts.Lead(h.p.now())
+	h.claims.Lead()
 	return errors.Join(
 		c.Handle(c.Volumes, watch.OnEvent(h.volumeChanged, h.volumeGone)),
 		c.Handle(c.Claims, watch.OnUpdate(h.claimChanged, h.claimGone)),
 	)
 }
 
-func (h *handlers) claimChanged(old, claim *v1.PersistentVolumeClaim) {
-	h.p.protection.ClaimChanged(claim)
-	h.p.notifyMigration(claim)
-	if !isNoChange(old, claim) {
-		h.postClaim(claim)
-	}
-	if !request.NeedsVolume(claim) {
-		h.p.siblings.wake(claim)
-	}
+func (h *handlers) claimChanged(old, now *v1.PersistentVolumeClaim) {
+	h.protection.ClaimChanged(now)
+	h.claims.ClaimChanged(old, now)
 }
 
-// isNoChange says whether a claim was changed and nothing that is read of it: its owner would have an attempt made with each change, whatever
-// the back-off is. What an informer delivers again counts as a change, in case one was missed.
-func isNoChange(old, now *v1.PersistentVolumeClaim) bool {
-	if old == nil || old.ResourceVersion == now.ResourceVersion {
-		return false
-	}
-	before := *old
-	before.ResourceVersion = now.ResourceVersion
-	return equality.Semantic.DeepEqual(&before, now)
-}
+func (h *handlers) claimGone(gone *v1.PersistentVolumeClaim) { h.claims.ClaimGone(gone) }
 
 // podGone wakes the claims of a Pod that waits for none of them any more.
-func (h *handlers) podGone(pod *watch.Pod) { h.p.siblings.wakeClaims(pod, "") }
-
-// postClaim posts the claim to its Record. A claim without one gets it if its request can be prefetched.
-func (h *handlers) postClaim(claim *v1.PersistentVolumeClaim) {
-	changed := attempt.ClaimChanged{Claim: claim}
-	if !h.p.attempts.Post(claim.UID, changed) && h.p.resolver.prefetchClass(claim) != nil {
-		h.p.attempts.Begin(claim.UID, changed)
-	}
-}
-
-func (h *handlers) claimGone(claim *v1.PersistentVolumeClaim) {
-	h.p.attempts.Post(claim.UID, attempt.ClaimGone{})
-	h.p.siblings.wake(claim)
-}
+func (h *handlers) podGone(pod *watch.Pod) { h.claims.PodGone(pod) }
 
 func (h *handlers) volumeChanged(pv *v1.PersistentVolume) {
-	h.postVolume(pv)
+	h.claims.VolumeChanged(pv)
 	if !h.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
-		h.p.duplicates.volumeChanged(pv)
-	}
-	if pv.DeletionTimestamp != nil || !request.HasFinalizer(pv) {
-		h.expediteErasure(pv)
+		h.duplicates.volumeChanged(pv)
 	}
 	h.deletion.VolumeChanged(pv)
 }
 
 func (h *handlers) volumeGone(pv *v1.PersistentVolume) {
-	h.expediteErasure(pv)
 	h.deletion.VolumeDeleted(pv)
-	h.p.attempts.Post(request.ClaimUID(pv), attempt.VolumeGone{Name: pv.Name})
-}
-
-// postVolume posts the PersistentVolume to the Record of its claim. As long as the cache
-// shows the claim unbound, the Record remembers the PersistentVolume.
-func (h *handlers) postVolume(pv *v1.PersistentVolume) {
-	ref := pv.Spec.ClaimRef
-	if ref == nil || ref.UID == "" {
-		return
-	}
-	seen := attempt.VolumeSeen{Volume: pv}
-	if claim := claimWithUID(h.p.claims, ref.Namespace, ref.Name, ref.UID); claim != nil && claim.Spec.VolumeName == "" || claim == nil && mayBeBound(pv) {
-		h.p.attempts.Begin(ref.UID, seen)
-		return
-	}
-	h.p.attempts.Post(ref.UID, seen)
+	h.claims.VolumeGone(pv)
 }
 
 // isBoundTo says whether the cache shows the claim of the PersistentVolume bound to it.
@@ -124,27 +73,14 @@ func (h *handlers) isBoundTo(pv *v1.PersistentVolume) bool {
 	if ref == nil {
 		return false
 	}
-	claim := claimWithUID(h.p.claims, ref.Namespace, ref.Name, ref.UID)
-	return claim != nil && claim.Spec.VolumeName == pv.Name
-}
-
-// mayBeBound says whether Kubernetes may bind a claim to the PersistentVolume, or has just done so.
-func mayBeBound(pv *v1.PersistentVolume) bool {
-	return pv.Status.Phase != v1.VolumeReleased && pv.Status.Phase != v1.VolumeFailed
-}
-
-// expediteErasure has the journal's record of the claim deleted within seconds: once its
-// PersistentVolume is gone, the record would have the volume made again.
-func (h *handlers) expediteErasure(pv *v1.PersistentVolume) {
-	if claim := request.ClaimUID(pv); claim != "" {
-		h.p.store.Expedite(string(claim))
-	}
+	claims, err := watch.ClaimsWithUID(h.caches.Claims.GetIndexer(), ref.UID)
+	return err == nil && len(claims) > 0 && claims[0].Spec.VolumeName == pv.Name
 }
 
 // classChanged ignores what the informer delivers again unchanged.
 func (h *handlers) classChanged(old, now *storagev1.StorageClass) {
 	if old == nil || old.ResourceVersion != now.ResourceVersion {
-		h.p.attempts.ClassChanged(now.Name)
+		h.claims.ClassChanged(now.Name)
 	}
 }
 
@@ -154,8 +90,8 @@ func (h *handlers) nodeChanged(old, now *metav1.PartialObjectMetadata) {
 		return
 	}
 	h.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
-	if old == nil || !equalIgnoringPrefix(h.p.config.ExtraLabelPrefix, old.Labels, now.Labels) {
-		h.p.attempts.NodeChanged(now.Name)
+	if old == nil || !equalIgnoringPrefix(h.config.ExtraLabelPrefix, old.Labels, now.Labels) {
+		h.claims.NodeChanged(now.Name)
 	}
 }
 
@@ -172,16 +108,16 @@ func equalIgnoringPrefix(prefix string, a, b map[string]string) bool {
 
 func (h *handlers) nodeGone(node *metav1.PartialObjectMetadata) {
 	h.index.DeleteNode(node.Name)
-	h.p.attempts.NodeChanged(node.Name)
+	h.claims.NodeChanged(node.Name)
 }
 
 func (h *handlers) csiNodeChanged(node *storagev1.CSINode) {
 	if h.index.SetCSINode(node) {
-		h.p.attempts.NodeChanged(node.Name)
+		h.claims.NodeChanged(node.Name)
 	}
 }
 
 func (h *handlers) csiNodeGone(node *storagev1.CSINode) {
 	h.index.DeleteCSINode(node.Name)
-	h.p.attempts.NodeChanged(node.Name)
+	h.claims.NodeChanged(node.Name)
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/audit"
 	"github.com/topodisk/topodisk/internal/sleep"
-	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -34,20 +34,20 @@ var auditedKinds = map[audit.Kind]string{
 // hourlyAudit counts what has no counterpart. What a cache shows suffices to say that there is
 // nothing; before anything is counted the API server is asked, and everything read twice.
 type hourlyAudit struct {
-	live     auditSource
-	attempts *attempt.Table
-	volumes  cache.Store // PersistentVolumes, trimmed
-	gauge    *prometheus.GaugeVec
-	pause    func(context.Context, int) error
+	live    auditSource
+	claims  *claim.Syncer
+	volumes cache.Store // PersistentVolumes, trimmed
+	gauge   *prometheus.GaugeVec
+	pause   func(context.Context, int) error
 
 	cluster string // of the last audit; before the first, that of the PersistentVolumes' disks
 	listed  audit.Listing
 }
 
-func newHourlyAudit(p *Provisioner) *hourlyAudit {
-	a := &hourlyAudit{attempts: p.attempts, volumes: p.volumes, gauge: p.metrics.auditFindings}
-	a.live = auditSource{config: p.config, client: p.client, driver: p.driver, now: p.now,
-		requests: func(context.Context) ([]*request.Request, error) { return p.attempts.Requests(), nil }}
+func newHourlyAudit(c *Controller) *hourlyAudit {
+	a := &hourlyAudit{claims: c.claims, volumes: c.caches.Volumes.GetStore(), gauge: c.metrics.auditFindings}
+	a.live = auditSource{config: c.config, client: c.client, driver: c.driver, now: c.now,
+		requests: func(context.Context) ([]*request.Request, error) { return c.claims.Requests(), nil }}
 	a.pause = func(ctx context.Context, _ int) error { return sleep.For(ctx, audit.Lag) }
 	return a
 }
@@ -100,7 +100,7 @@ func (a *hourlyAudit) Listing(ctx context.Context) (audit.Listing, error) {
 // Cluster returns what the caches show if they leave nothing that needs an action, and
 // reads the API server if they do: a cache may lag.
 func (a *hourlyAudit) Cluster(ctx context.Context) (audit.Cluster, error) {
-	cached := audit.Cluster{At: a.live.now(), Driver: a.live.config.DriverName, Requests: auditRequests(a.attempts.Requests())}
+	cached := audit.Cluster{At: a.live.now(), Driver: a.live.config.DriverName, Requests: auditRequests(a.claims.Requests())}
 	for _, object := range a.volumes.List() {
 		cached.Volumes = append(cached.Volumes, *object.(*v1.PersistentVolume))
 	}

@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
 // listing is a driver that lists these disks, or fails.
@@ -30,13 +28,11 @@ func (l *listing) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.
 func TestTheLeaderCountsFindings(t *testing.T) {
 	b := newBench(t, nil)
 	r := requestFor(t, 1)
-	b.driver.creates = []answer{unavailable()}
-	b.attempts.Begin(r.Claim.UID, attempt.Recovered{Request: r})
-	b.exec.work(t.Context(), r.Claim.UID)
+	b.claims.Recover(r)
 	one, orphan, making := listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-making", "c1", r.Create.Name)
 	l := &listing{disks: []*csi.ListVolumesResponse_Entry{one, listed("d-other", "c2", "disk-3"), making}}
-	b.Provisioner.driver = l
-	a := newHourlyAudit(b.Provisioner)
+	b.Controller.driver = l
+	a := newHourlyAudit(b.Controller)
 	var meanwhile func()
 	a.pause = func(context.Context, int) error {
 		if meanwhile != nil {
@@ -58,7 +54,7 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 		live      int // reads of the API server
 	}{
 		{name: "no PersistentVolume tells the cluster"},
-		{name: "nothing to find is said by the cache", do: func() { saved("d-1"); must(t, b.volumes.Add(testVolume("d-1"))) }, lists: 1},
+		{name: "nothing to find is said by the cache", do: func() { saved("d-1"); b.show(t, testVolume("d-1")) }, lists: 1},
 		{name: "the cache lags", do: func() { saved("d-orphan"); l.disks = append(l.disks, orphan) }, lists: 1, live: 1},
 		{name: "an orphan", do: func() { must(t, b.api.Tracker().Delete(volumes, "", "d-orphan")) }, want: counts{disks: 1}, lists: 2, live: 2},
 		{name: "no answer changes nothing", do: func() { l.fails = errors.New("no answer") }, fails: true, want: counts{disks: 1}, lists: 1},
@@ -66,7 +62,7 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 		{name: "a lost disk", do: func() {
 			lost := testVolume("d-lost", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })
 			must(t, b.api.Tracker().Add(lost))
-			must(t, b.volumes.Add(lost))
+			b.show(t, lost)
 		}, want: counts{volumes: 1}, lists: 2, live: 2},
 	} {
 		if step.do != nil {
@@ -77,9 +73,11 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 		if err := a.audit(t.Context()); (err != nil) != step.fails {
 			t.Errorf("%s: got %v", step.name, err)
 		}
-		got := counts{testutil.ToFloat64(a.gauge.WithLabelValues("disk_without_volume")), testutil.ToFloat64(a.gauge.WithLabelValues("volume_without_disk"))}
+		counted := func(finding string) float64 { return testutil.ToFloat64(a.gauge.WithLabelValues(finding)) }
+		got := counts{counted("disk_without_volume"), counted("volume_without_disk")}
 		if got != step.want || l.lists != step.lists || len(b.api.Actions()) != step.live {
-			t.Errorf("%s: counted %+v with %d lists and %d reads of the API server, want %+v with %d and %d", step.name, got, l.lists, len(b.api.Actions()), step.want, step.lists, step.live)
+			t.Errorf("%s: counted %+v with %d lists and %d reads of the API server, want %+v with %d and %d",
+				step.name, got, l.lists, len(b.api.Actions()), step.want, step.lists, step.live)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/internal/sleep"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -148,7 +149,7 @@ func (j *Journal) lastFailures(ctx context.Context, uid string, events bool) (ma
 	if !events {
 		return nil, nil //nolint:nilnil // that is no error
 	}
-	selector := fields.Set{"reason": reasonFailed}
+	selector := fields.Set{"reason": claim.ReasonFailed}
 	if uid != "" {
 		selector["involvedObject.uid"] = uid
 	}

@@ -8,90 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
-
-// rejectingStore notes which requests are taken back.
-type rejectingStore struct {
-	noStore
-	rejected []string
-}
-
-func (r *rejectingStore) RejectEnd(key string) { r.rejected = append(r.rejected, key) }
-
-// doubtfulAttempt is a bench on which nobody knows whether the claim has a volume. The claim is gone.
-func doubtfulAttempt(t *testing.T, answers ...answer) (*bench, *rejectingStore) {
-	t.Helper()
-	b, store := newBench(t, answers), &rejectingStore{}
-	b.store = store
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || b.open() != 1 {
-		t.Fatalf("%v, %v", outcome, err)
-	}
-	b.drained()
-	return b, store
-}
-
-var unknownOutcome = answer{err: status.Error(codes.Aborted, "it may have been made before")}
-
-func TestAnOperatorEndsARecord(t *testing.T) {
-	b, store := doubtfulAttempt(t, unknownOutcome)
-	b.attempts.Post("0f1e", attempt.ClaimGone{})
-	b.exec.endRequested("0f1e", "the keys may not list disks")
-	b.exec.work(t.Context(), "0f1e")
-	if b.open() != 0 || len(store.rejected) > 0 {
-		t.Errorf("%d are open; rejected %q", b.open(), store.rejected)
-	}
-	if creates, _ := b.driver.calls(); creates != 1 {
-		t.Errorf("the driver was asked %d times", creates)
-	}
-	const want = "ProvisioningEnded an operator has ended the record of disk-0f1e: the keys may not list disks"
-	if events := b.drained(); len(events) != 1 || !strings.Contains(events[0], want) {
-		t.Errorf("events %q", events)
-	}
-}
-
-func TestARecordThatIsNeededIsNotEnded(t *testing.T) {
-	for what, answered := range map[string]answer{
-		"nobody knows of a volume": unknownOutcome,
-		"the volume is known":      made("d-bp1", 20*gib, "zone-a"),
-	} {
-		t.Run(what, func(t *testing.T) {
-			b, store := newBench(t, []answer{answered}), &rejectingStore{}
-			b.store = store
-			b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("etcd is slow") })
-			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-			b.drained()
-			b.exec.endRequested("0f1e", "no proof")
-			b.exec.work(t.Context(), "0f1e")
-			events := strings.Join(b.drained(), "\n")
-			if b.open() != 1 || !strings.Contains(events, "ProvisioningNotEnded") || !strings.Contains(events, "its claim still wants a volume") || len(store.rejected) != 1 {
-				t.Errorf("%d are open, events %q, rejected %q", b.open(), events, store.rejected)
-			}
-			b.exec.work(t.Context(), "0f1e")
-			if len(store.rejected) != 1 {
-				t.Errorf("one request was rejected twice: %q", store.rejected)
-			}
-		})
-	}
-}
-
-func TestAnEndRequestWithoutARecordIsRejected(t *testing.T) {
-	b, store := newBench(t, nil), &rejectingStore{}
-	b.store = store
-	b.exec.endRequested("uid-9", "no proof")
-	if len(store.rejected) != 1 || store.rejected[0] != "uid-9" {
-		t.Errorf("rejected %q", store.rejected)
-	}
-}
 
 // records is the journal of an API server that has one record of each version.
 func records(t *testing.T, objects ...runtime.Object) *Journal {
@@ -145,9 +69,11 @@ func TestEndErrorsNameTheReason(t *testing.T) {
 		uid     string
 		says    []string
 	}{
-		"unknown":     {nil, "uid-9", []string{`CLAIM-UID is "uid-9"`, "allowed are the UIDs of the journal's 2 records"}},
-		"saved":       {[]runtime.Object{bound, volume("by-hand", ""), volume("d-bp1", "disk-uid-1")}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
-		"wanted":      {[]runtime.Object{claim}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted or bound"}},
+		"unknown": {nil, "uid-9", []string{`CLAIM-UID is "uid-9"`, "allowed are the UIDs of the journal's 2 records"}},
+		"saved": {[]runtime.Object{bound, volume("by-hand", ""), volume("d-bp1", "disk-uid-1")}, "uid-1",
+			[]string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
+		"wanted": {[]runtime.Object{claim}, "uid-1",
+			[]string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted or bound"}},
 		"by hand":     {[]runtime.Object{bound, volume("by-hand", "")}, "uid-1", []string{"not ended within 0s"}},
 		"its PV only": {[]runtime.Object{claim, volume("by-hand", "")}, "uid-1", []string{"claim shop/data still wants a volume"}},
 		"not ours":    {nil, "uid-2", []string{"form", "format 2", "the version that wrote it"}},

@@ -28,7 +28,8 @@ func within(limit time.Duration, ok func() bool) bool {
 // P1: a class is deleted and made anew under its name, for another provisioner, while
 // nobody knows whether a disk was made.
 func TestAnAttemptOutlivesItsClass(t *testing.T) {
-	x := newClaimFixture(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
+	withoutNode := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) }
+	x := newClaimFixture(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, withoutNode)
 	x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
 	x.createClass()
 	x.createClaim()
@@ -40,7 +41,7 @@ func TestAnAttemptOutlivesItsClass(t *testing.T) {
 	_, err := classes.Create(t.Context(), anew, metav1.CreateOptions{})
 	must(t, err)
 	eventually(t, "the cache has the other class", func() bool {
-		object, exists, err := x.c.p.resolver.classes.GetByKey(anew.Name)
+		object, exists, err := x.c.caches.Classes.GetStore().GetByKey(anew.Name)
 		return err == nil && exists && object.(*storagev1.StorageClass).UID == anew.UID
 	})
 	volume := "d-" + x.claim.Name

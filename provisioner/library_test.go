@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,7 +28,6 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
@@ -217,8 +218,21 @@ func (x *claimFixture) awaitVolume(name string) {
 	eventually(x.t, "PersistentVolume "+name+" was saved", func() bool { return x.hasVolume(name) })
 }
 
-// isWaiting says whether the claim waits for a Node or CSINode.
-func (x *claimFixture) isWaiting() bool { return x.c.exec.table.Phase(x.claim.UID) == attempt.Waiting }
+// failures is how many attempts have failed since there is the class.
+func (x *claimFixture) failures() float64 {
+	return testutil.ToFloat64(x.c.metrics.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(x.class.Name))
+}
+
+// isKnown says whether something is remembered of the claim.
+func (x *claimFixture) isKnown() bool { return !x.c.claims.ShouldStart(x.claim) }
+
+// isUnderWay says whether the claim's volume may exist without a PersistentVolume.
+func (x *claimFixture) isUnderWay() bool {
+	return slices.ContainsFunc(x.c.claims.Requests(), func(r *request.Request) bool { return r.Claim.UID == x.claim.UID })
+}
+
+// isWaiting says whether an attempt for the claim has failed, and no volume can exist.
+func (x *claimFixture) isWaiting() bool { return x.failures() > 0 && x.isKnown() && !x.isUnderWay() }
 
 // done lists what was done in the claim's namespace, or to the object named.
 func (x *claimFixture) done(verb, resource, name string) []clienttesting.Action {
@@ -299,42 +313,13 @@ func TestANoteOnAClaimIsNoReasonForAnAttempt(t *testing.T) {
 	}
 }
 
-func TestANoteOnAClaimIsNoChange(t *testing.T) {
-	b := newBench(t, []answer{refused(codes.InvalidArgument)})
-	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	seen := testClaim()
-	for _, test := range []struct {
-		change func(*v1.PersistentVolumeClaim)
-		calls  int
-	}{
-		{func(c *v1.PersistentVolumeClaim) { c.Annotations["note"] = "1" }, 1},
-		{func(c *v1.PersistentVolumeClaim) { c.Labels = map[string]string{"note": "1"} }, 1},
-		{func(c *v1.PersistentVolumeClaim) { c.Finalizers = []string{"example.com/1"} }, 1},
-		{func(c *v1.PersistentVolumeClaim) {
-			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("30Gi")
-		}, 2},
-	} {
-		old, now := seen.DeepCopy(), seen.DeepCopy()
-		now.ResourceVersion = strconv.FormatUint(versions.Add(1), 10)
-		test.change(now)
-		for _, claim := range []*v1.PersistentVolumeClaim{old, now} {
-			b.config.TrimClaim(claim)
-		}
-		b.handlers().claimChanged(old, now)
-		b.exec.work(t.Context(), now.UID)
-		if calls, _ := b.driver.calls(); calls != test.calls {
-			t.Errorf("after %v: %d CreateVolume calls, want %d", now, calls, test.calls)
-		}
-	}
-}
-
 func TestALostVolumeIsReplacedBeforeBinding(t *testing.T) {
 	went, came := uniqueName("d-went"), uniqueName("d-came")
 	x := newClaimFixture(t, []answer{made(went, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
 	x.awaitVolume(went)
-	eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.p.volumes.GetByKey(went); return exists })
+	eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.caches.Volumes.GetStore().GetByKey(went); return exists })
 	x.answerNow(made(came, 20*gib, "zone-a"))
 	if err := x.api.CoreV1().PersistentVolumes().Delete(t.Context(), went, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -420,8 +405,11 @@ func TestAClaimWaitsForClassAndDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.awaitVolume(id)
-	if x.isWaiting() {
-		t.Error("the claim still waits")
+	eventually(t, "its request ended", func() bool { return !x.isUnderWay() })
+	failures := x.failures()
+	time.Sleep(2 * testConfig().RetryMax)
+	if now := x.failures(); now != failures || x.asked() != 1 {
+		t.Errorf("the claim still waits: %v attempts have failed since, and the driver was asked %d times", now-failures, x.asked())
 	}
 }
 
@@ -435,7 +423,7 @@ func TestADeletedWaitingClaimIsForgotten(t *testing.T) {
 	x.createClaim()
 	eventually(t, "the claim waited for its node", x.isWaiting)
 	x.deleteClaim()
-	eventually(t, "the claim was forgotten", func() bool { return !x.isWaiting() })
+	eventually(t, "the claim was forgotten", func() bool { return !x.isKnown() })
 }
 
 func TestAReleasedVolumeIsDeletedOnce(t *testing.T) {
@@ -451,83 +439,6 @@ func TestAReleasedVolumeIsDeletedOnce(t *testing.T) {
 	eventually(t, "the PersistentVolume was gone", func() bool { return !x.hasVolume(id) })
 	if _, deletes := x.driver.calls(); deletes != 1 {
 		t.Errorf("%d DeleteVolume calls", deletes)
-	}
-}
-
-func TestAPanicFailsTheAttempt(t *testing.T) {
-	b := newBench(t, nil)
-	b.resolver.topology = nil
-	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	if err == nil || outcome != attempt.Unchanged || !strings.Contains(err.Error(), "internal error") {
-		t.Errorf("got %v, %v", outcome, err)
-	}
-}
-
-// unknownAction is one that the executor lacks.
-type unknownAction struct{ attempt.Resolve }
-
-func TestAnActionThatTheExecutorLacksFails(t *testing.T) {
-	b := newBench(t, nil)
-	result, ok := b.exec.doOne(t.Context(), "0f1e", unknownAction{}).(attempt.Resolved)
-	if !ok || result.Verdict != attempt.NotYet || !strings.Contains(text(result.Err), "unknownAction") {
-		t.Errorf("got %v", result)
-	}
-}
-
-func TestAPanicInANotificationIsRecovered(t *testing.T) {
-	b := newBench(t, []answer{refused(codes.InvalidArgument)})
-	b.Provisioner.events = nil // Notify panics
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || outcome != attempt.Finished {
-		t.Errorf("got %v, %v", outcome, err)
-	}
-	if phase := b.attempts.Phase("0f1e"); phase != attempt.Waiting || !b.attempts.Settled("0f1e", "pv", func() {}) {
-		t.Errorf("the Record is %v", phase)
-	}
-}
-
-func TestNoAttemptBeginsWhileDraining(t *testing.T) {
-	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	b.exec.queue.ShutDown()
-	if b.exec.ShouldStart(testClaim()) {
-		t.Error("a claim was taken")
-	}
-}
-
-func TestOnlyItsOwnVolumeEndsAnAttempt(t *testing.T) {
-	for name, c := range map[string]struct {
-		annotation string
-		open       int
-	}{
-		"its own":         {"disk-0f1e", 0},
-		"somebody else's": {"", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{unavailable()})
-			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-			b.attempts.Post("0f1e", attempt.VolumeSeen{Volume: testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })})
-			b.exec.work(t.Context(), "0f1e")
-			if open := b.open(); open != c.open {
-				t.Errorf("%d volumes are under way, want %d", open, c.open)
-			}
-		})
-	}
-}
-
-func TestAResyncDoesNotEndTheBackOff(t *testing.T) {
-	b := newBench(t, []answer{refused(codes.Internal)})
-	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	claim := testClaim()
-	for _, test := range []struct {
-		version string
-		calls   int
-	}{{"7", 1}, {"8", 2}} {
-		claim = claim.DeepCopy()
-		claim.ResourceVersion = test.version
-		b.handlers().postClaim(claim)
-		b.exec.work(t.Context(), claim.UID)
-		if calls, _ := b.driver.calls(); calls != test.calls {
-			t.Errorf("version %s was shown: %d calls, want %d", test.version, calls, test.calls)
-		}
 	}
 }
 
@@ -566,7 +477,7 @@ func TestADeletedClaimIsNotRetried(t *testing.T) {
 		time.Sleep(2 * testConfig().RetryMax)
 		return x.asked() == before
 	})
-	if r := x.c.exec.table.Request(x.claim.UID); r != nil {
-		t.Error("it is in the journal")
+	if x.isUnderWay() || x.isKnown() {
+		t.Error("it is in the journal, or something is remembered of it")
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/internal/sleep"
-	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -25,9 +24,9 @@ func newStore(client kubernetes.Interface, metadata metadata.Interface, config C
 	return journal.New(client, metadata, config.Namespace, request.JournalName(config.DriverName), commits)
 }
 
-// recoverAttempts recovers the requests of the journal.
-func (c *Controller) recoverAttempts(ctx context.Context) error {
-	if c.store == nil {
+// recoverRequests has the requests of the journal repeated.
+func (c *Controller) recoverRequests(ctx context.Context) error {
+	if c.journal == nil {
 		return nil
 	}
 	requests, err := c.readJournal(ctx)
@@ -37,44 +36,26 @@ func (c *Controller) recoverAttempts(ctx context.Context) error {
 	for _, r := range requests {
 		c.recover(r)
 	}
-	c.recovered = requests
 	return nil
-}
-
-// postGone posts the claims of recovered requests that have gone since: the handlers know nothing of what the caches did not show
-// any more when they were registered.
-func (c *Controller) postGone() {
-	for _, r := range c.recovered {
-		if claimWithUID(c.p.claims, r.Claim.Namespace, r.Claim.Name, r.Claim.UID) == nil {
-			c.exec.table.Post(r.Claim.UID, attempt.ClaimGone{})
-		}
-	}
-	c.recovered = nil
 }
 
 // recover has a request repeated until its outcome is known, unless its volume is saved already.
 func (c *Controller) recover(r *request.Request) {
-	saved, err := watch.VolumesOfClaim(c.p.volumes, r.Claim.UID)
+	saved, err := watch.VolumesOfClaim(c.caches.Volumes.GetIndexer(), r.Claim.UID)
 	if err == nil && slices.ContainsFunc(saved, r.IsSavedAs) {
-		c.store.Delete(string(r.Claim.UID))
-		c.p.protection.Recheck(r.Claim)
+		c.journal.Delete(string(r.Claim.UID))
+		c.protection.Recheck(r.Claim)
 		return
 	}
 	klog.InfoS("Repeating a request of an earlier process", "volume", r.Create.Name, "claim", klog.KObj(r.Claim))
-	c.p.protection.Recover(r.Claim)
-	table := c.exec.table
-	table.Begin(r.Claim.UID, attempt.Recovered{Request: r})
-	if claim := claimWithUID(c.p.claims, r.Claim.Namespace, r.Claim.Name, r.Claim.UID); claim != nil {
-		table.Post(r.Claim.UID, attempt.ClaimChanged{Claim: claim})
-	} else {
-		table.Post(r.Claim.UID, attempt.ClaimGone{})
-	}
+	c.protection.Recover(r.Claim)
+	c.claims.Recover(r)
 }
 
 // readJournal retries until the journal is read, or for recoveryLimit.
 func (c *Controller) readJournal(ctx context.Context) ([]*request.Request, error) {
 	for {
-		requests, _, err := readRequests(ctx, c.store)
+		requests, _, err := readRequests(ctx, c.journal)
 		if end := c.recovery.note(stepJournal, err); end != nil || err == nil {
 			return requests, end
 		}
@@ -105,21 +86,21 @@ func readRequests(ctx context.Context, s *journal.Store) (requests []*request.Re
 
 // keepJournal commits the journal until stop is called. It ends ctx if another process writes the journal.
 func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFunc) (stop func()) {
-	if c.store == nil {
+	if c.journal == nil {
 		return func() {}
 	}
-	c.store.OnChange(c.alone, c.journalChanged)
+	c.journal.OnChange(c.alone, c.journalChanged)
 	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
-	c.store.OnEndRequest(c.exec.endRequested)
-	return inBackground(ctx, func(ctx context.Context) { c.store.Run(ctx, takenOver) })
+	c.journal.OnEndRequest(c.claims.EndRequested)
+	return inBackground(ctx, func(ctx context.Context) { c.journal.Run(ctx, takenOver) })
 }
 
 // alone returns nil if no other process has led until the call.
 func (c *Controller) alone(ctx context.Context) error {
-	if c.p.config.AwaitRenewal == nil {
+	if c.config.AwaitRenewal == nil {
 		return nil
 	}
-	err := c.p.config.AwaitRenewal(ctx)
+	err := c.config.AwaitRenewal(ctx)
 	if errors.Is(err, leader.ErrLost) {
 		return fmt.Errorf("%w: %w", journal.ErrTakenOver, err)
 	}
@@ -128,15 +109,15 @@ func (c *Controller) alone(ctx context.Context) error {
 
 // journalChanged reports that somebody has changed the journal. A record that appeared is one of an earlier process.
 func (c *Controller) journalChanged(change journal.Change) {
-	if self := c.p.config.Self; self != nil {
-		c.p.events.Eventf(self, v1.EventTypeWarning, reasonJournalChanged,
+	if self := c.config.Self; self != nil {
+		c.events.Eventf(self, v1.EventTypeWarning, reasonJournalChanged,
 			"somebody has changed ConfigMap %s/%s, which only the leader may write: %d records were removed, %d altered and %d added; the first two are written again",
-			c.p.config.Namespace, change.ConfigMap, change.Removed, change.Altered, len(change.Appeared))
+			c.config.Namespace, change.ConfigMap, change.Removed, change.Altered, len(change.Appeared))
 	}
 	for claim, record := range change.Appeared {
 		r, err := request.Decode(record)
 		if err != nil {
-			c.store.Keep(claim, err)
+			c.journal.Keep(claim, err)
 			continue
 		}
 		c.recover(r)

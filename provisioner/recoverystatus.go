@@ -96,11 +96,11 @@ func (r *recoveryStatus) checkLeader() error {
 }
 
 // newRecovery reports by an event on the process itself, and by a metric.
-func newRecoveryStatus(p *Provisioner) *recoveryStatus {
-	return &recoveryStatus{now: p.now, report: func(step string, err error) {
-		p.metrics.recoveryFailures.WithLabelValues(step).Inc()
-		if self := p.config.Self; self != nil {
-			p.events.Eventf(self, v1.EventTypeWarning, reasonRecovery, "nothing is provisioned or deleted yet: %v", err)
+func newRecoveryStatus(c *Controller) *recoveryStatus {
+	return &recoveryStatus{now: c.now, report: func(step string, err error) {
+		c.metrics.recoveryFailures.WithLabelValues(step).Inc()
+		if self := c.config.Self; self != nil {
+			c.events.Eventf(self, v1.EventTypeWarning, reasonRecovery, "nothing is provisioned or deleted yet: %v", err)
 		}
 	}}
 }
@@ -108,3 +108,16 @@ func newRecoveryStatus(p *Provisioner) *recoveryStatus {
 // Recovered returns an error while the recovery of this process fails, whether it leads or
 // stands by: it is not ready then.
 func (c *Controller) Recovered() error { return c.recovery.check() }
+
+// Healthy returns an error if this process leads and either can't recover or does not
+// work off its queues.
+func (c *Controller) Healthy() error {
+	if err := c.recovery.checkLeader(); err != nil {
+		return err
+	}
+	limit := c.config.ActionTimeout() + time.Minute
+	if err := c.claims.CheckLiveness(limit); err != nil {
+		return err
+	}
+	return c.deletion.CheckLiveness(limit)
+}

@@ -19,41 +19,33 @@ import (
 
 	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/journal"
-	"github.com/topodisk/topodisk/provisioner/request"
-	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // newLeader returns the Controller of a process that has just become the leader.
-func newLeader(t *testing.T) (*bench, *Controller) {
+func newLeader(t *testing.T, changes ...func(*Config)) *bench {
 	t.Helper()
-	b := newBench(t, nil)
-	b.now = time.Now
-	b.config.Self = &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
-	caches, err := watch.NewCaches(watch.Config{Requests: request.Options{DriverName: driverName}}, b.api, b.metadata)
-	must(t, err)
-	c := &Controller{p: b.Provisioner, caches: caches, exec: b.exec}
-	c.deletion, c.recovery = b.exec.newDeletion(caches.Attachments.GetIndexer()), newRecoveryStatus(b.Provisioner)
-	t.Cleanup(func() { c.deletion.Run(endedContext()) }) // ends its queue
-	c.recovery.lead()
-	return b, c
+	lease := &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
+	b := newBench(t, nil, append(changes, func(c *Config) { c.Self = lease })...)
+	b.recovery.lead()
+	return b
 }
 
 func TestAnUnreadableJournalIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newLeader(t)
+		b := newLeader(t)
 		api := fake.NewClientset()
 		forbidden := apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
-		c.store = journal.New(api, nil, "kube-system", "journal", func() {})
+		b.journal = journal.New(api, nil, "kube-system", "journal", func() {})
 		begin := time.Now()
 		time.AfterFunc(time.Second/2, func() {
-			for what, check := range map[string]func() error{"healthy": c.Healthy, "ready": c.Recovered} {
+			for what, check := range map[string]func() error{"healthy": b.Healthy, "ready": b.Recovered} {
 				if err := check(); !strings.Contains(text(err), "the journal can't be read") || !strings.Contains(text(err), "no rule") {
 					t.Errorf("it is not %s: %v", what, err)
 				}
 			}
 		})
-		err := c.recoverAttempts(t.Context())
+		err := b.recoverRequests(t.Context())
 		if took := time.Since(begin); !errors.Is(err, ErrCannotRecover) || took < recoveryLimit || took > recoveryLimit+2*time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
@@ -68,16 +60,15 @@ func TestAnUnreadableJournalIsReported(t *testing.T) {
 
 func TestAJournalReadableAgainIsRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newLeader(t)
+		b := newLeader(t)
 		api := fake.NewClientset()
 		mended := time.Now().Add(recoveryLimit - 5*time.Second)
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return time.Now().Before(mended), nil, errors.New("etcd is slow")
 		})
-		c.store = journal.New(api, nil, "kube-system", "journal", func() {})
-		b.store = c.store
-		must(t, c.recoverAttempts(t.Context()))
-		must(t, errors.Join(c.Healthy(), c.Recovered()))
+		b.journal = journal.New(api, nil, "kube-system", "journal", func() {})
+		must(t, b.recoverRequests(t.Context()))
+		must(t, errors.Join(b.Healthy(), b.Recovered()))
 	})
 }
 
@@ -106,8 +97,8 @@ func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, c := newLeader(t)
-				store := c.caches.Claims.GetStore()
+				b := newLeader(t)
+				store := b.caches.Claims.GetStore()
 				b.metadata.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, versionsOf(5), nil
 				})
@@ -121,7 +112,7 @@ func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 						_ = store.Add(versionOf(n))
 					}
 				}()
-				if err := c.catchUp(ctx); errors.Is(err, ErrCannotRecover) != test.gives || err != nil != test.gives {
+				if err := b.catchUp(ctx); errors.Is(err, ErrCannotRecover) != test.gives || err != nil != test.gives {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -132,16 +123,16 @@ func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 // A stand-by holds no Lease that it could give up, and a restart would not help it.
 func TestAStandByWithoutCachesIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newLeader(t)
-		c.recovery = newRecoveryStatus(b.Provisioner)
+		b := newLeader(t)
+		b.recovery = newRecoveryStatus(b.Controller)
 		full, done := make(chan struct{}), make(chan struct{})
-		go func() { c.reportUntil(full); close(done) }()
+		go func() { b.reportUntil(full); close(done) }()
 		time.Sleep(2 * recoveryLimit)
 		synctest.Wait()
-		if err := c.Recovered(); !strings.Contains(text(err), "the caches are not full") {
+		if err := b.Recovered(); !strings.Contains(text(err), "the caches are not full") {
 			t.Errorf("got %v", err)
 		}
-		must(t, c.Healthy())
+		must(t, b.Healthy())
 		close(full)
 		<-done
 		if events := b.drained(); len(events) == 0 {

@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,22 +10,14 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-var fromSnapshot = provisionertest.FromSnapshot
-
-// addSnapshot adds a VolumeSnapshot that is ready, for a driver that restores it.
+// addSnapshot adds a VolumeSnapshot that is ready.
 func (b *bench) addSnapshot(t *testing.T) {
 	t.Helper()
-	config := b.config
-	config.DriverRestores = true
-	b.configure(config)
 	snapshot, content := provisionertest.Snapshot("shop")
 	for _, err := range []error{
 		b.dynamic.Tracker().Create(watch.VolumeSnapshots, snapshot, "shop"), b.dynamic.Tracker().Create(watch.VolumeSnapshotContents, content, ""),
@@ -44,43 +35,6 @@ func (b *bench) isProtected(t *testing.T) bool {
 	return slices.Contains(snapshot.Finalizers, "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection")
 }
 
-func TestAVolumeWithoutItsContentIsDeleted(t *testing.T) {
-	b := newBench(t, []answer{made("d-empty", 0, "zone-a")})
-	b.addSnapshot(t)
-	_, outcome, err := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
-	if outcome != attempt.Finished || !strings.Contains(text(err), "d-empty is empty") {
-		t.Errorf("got %v, %v", outcome, err)
-	}
-	if _, deletes := b.driver.calls(); deletes != 1 {
-		t.Errorf("%d deletions", deletes)
-	}
-}
-
-func TestASourceIsProtectedDuringAnAttempt(t *testing.T) {
-	filled := made("d-bp1", 0, "zone-a")
-	b := newBench(t, []answer{unavailable()})
-	b.addSnapshot(t)
-	claim := testClaim(fromSnapshot)
-	try := func() attempt.Outcome {
-		_, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1")
-		return outcome
-	}
-	if outcome := try(); outcome != attempt.Background || b.driver.created[0].VolumeContentSource.GetSnapshot().GetSnapshotId() != "s-1" {
-		t.Fatalf("got %v, asked for %v", outcome, b.driver.created[0])
-	}
-	if !b.isProtected(t) {
-		t.Error("the finalizer is missing")
-	}
-	filled.volume.ContentSource = b.driver.created[0].VolumeContentSource
-	b.driver.creates = []answer{filled}
-	if outcome := try(); outcome != attempt.Finished {
-		t.Fatalf("got %v", outcome)
-	}
-	if b.removeFinalizers(); b.isProtected(t) {
-		t.Error("the finalizer is still there")
-	}
-}
-
 // endingDriver ends the leadership when it is asked for a volume, and takes its time to make it.
 type endingDriver struct {
 	*scriptedDriver
@@ -95,50 +49,24 @@ func (d endingDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequ
 
 func TestALeaderThatEndsReleasesItsSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newLeader(t)
+		b := newLeader(t, func(c *Config) { c.DriverRestores = true })
 		b.addSnapshot(t)
 		filled := made("d-bp1", 0, "zone-a")
 		filled.volume.ContentSource = &csi.VolumeContentSource{}
 		b.driver.creates = []answer{filled}
 		ctx, end := context.WithCancelCause(t.Context())
-		b.Provisioner.driver = endingDriver{b.driver, func() { end(nil) }}
-		must(t, b.resolver.classes.Add(testClass(nil)))
-		b.exec.Start(testClaim(fromSnapshot))
-		c.work(ctx, end)
-		if b.open() != 0 || b.attempts.Phase("0f1e") != attempt.Saved {
-			t.Fatalf("%d volumes are under way, the Record is %v", b.open(), b.attempts.Phase("0f1e"))
+		wasProtected := false
+		b.claims.Driver = endingDriver{b.driver, func() { wasProtected = b.isProtected(t); end(nil) }}
+		claim := testClaim(provisionertest.FromSnapshot)
+		b.show(t, testClass(nil), claim)
+		b.claims.Start(claim)
+		b.work(ctx, end)
+		saved, err := b.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+		if must(t, err); b.open() != 0 || len(saved.Items) != 1 || !wasProtected {
+			t.Fatalf("%d volumes are under way, %d are saved; the source was protected: %t", b.open(), len(saved.Items), wasProtected)
 		}
 		if b.isProtected(t) {
 			t.Error("the finalizer is still there")
 		}
 	})
-}
-
-func TestProtectPrecedesCreateVolume(t *testing.T) {
-	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	b.addSnapshot(t)
-	b.metadata.PrependReactor("patch", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errString("etcd is slow")
-	})
-	_, outcome, err := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
-	if creates, _ := b.driver.calls(); outcome != attempt.Unchanged || !strings.Contains(text(err), "the finalizer of VolumeSnapshot shop/src") || creates != 0 {
-		t.Errorf("got %v, %v; the driver was asked %d times", outcome, err, creates)
-	}
-	if all := b.open(); all != 0 {
-		t.Errorf("%d volumes are under way", all)
-	}
-}
-
-func TestASourceOfARefusedRequestIsReleased(t *testing.T) {
-	b := newBench(t, []answer{soldOutAnswer()})
-	b.addSnapshot(t)
-	for range 2 { // the second time the driver is not even asked
-		_, outcome, _ := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
-		if outcome != attempt.Reschedule {
-			t.Fatalf("got %v", outcome)
-		}
-	}
-	if b.removeFinalizers(); b.isProtected(t) {
-		t.Error("the finalizer is still there")
-	}
 }

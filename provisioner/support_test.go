@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
@@ -25,13 +23,13 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	"k8s.io/client-go/tools/cache"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/ptr"
 
-	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/lib6"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -47,7 +45,6 @@ type scriptedDriver struct {
 	mu      sync.Mutex
 	creates []answer
 	created []*csi.CreateVolumeRequest
-	first   []bool   // of created, whether it was said to be the first call
 	listed  []string // volume names, a page each; nil for no answer
 	lists   int
 }
@@ -65,11 +62,9 @@ func made(id string, bytes int64, zone string) answer {
 	}}
 }
 
-func (d *scriptedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, _ ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+func (d *scriptedDriver) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest, _ ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	sent, _ := metadata.FromOutgoingContext(ctx)
-	d.first = append(d.first, slices.Equal(sent.Get("topodisk-first-call"), []string{"true"}))
 	d.created = append(d.created, proto.Clone(in).(*csi.CreateVolumeRequest))
 	if len(d.creates) == 0 {
 		return nil, errors.New("no answer is scripted")
@@ -124,10 +119,9 @@ type zones struct {
 	err         error
 	mu          sync.Mutex
 	asked       []topology.Question
-	deserted    bool // no node is there
 }
 
-func (z *zones) Carried(*csi.Topology) bool { return !z.deserted }
+func (z *zones) Carried(*csi.Topology) bool { return true }
 
 func (z *zones) Require(q topology.Question) (*csi.TopologyRequirement, error) {
 	z.mu.Lock()
@@ -141,152 +135,159 @@ func inZone(zone string) *zones {
 	return &zones{requirement: &csi.TopologyRequirement{Requisite: term, Preferred: term}}
 }
 
-// bench is a Provisioner without the library, on a fake API server.
+// bench is a Controller without the library, on a fake API server. Its caches show what tests put there.
 type bench struct {
-	*Provisioner
+	*Controller
 	driver *scriptedDriver
 	zones  *zones
 	api    *fake.Clientset
 	events *record.FakeRecorder
-	clock  time.Time
 
 	metadata *metadatafake.FakeMetadataClient
 	dynamic  *dynamicfake.FakeDynamicClient
 	registry *prometheus.Registry
-
-	exec    *executor
-	actions []attempt.Action // that were done
 }
-
-// provision makes one attempt for the claim and returns the volume that came of it, and what the driver's answer
-// means, or attempt.Unchanged if there was none; the error is that of the attempt.
-func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*v1.PersistentVolume, attempt.Outcome, error) {
-	class, claim = class.DeepCopy(), claim.DeepCopy()
-	if request.ClassName(claim) != class.Name {
-		claim.Spec.StorageClassName = &class.Name
-	}
-	delete(claim.Annotations, request.AnnSelectedNode)
-	if node == "" {
-		class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
-	} else {
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, request.AnnSelectedNode, node)
-	}
-	if err := b.resolver.classes.Add(class); err != nil {
-		return nil, attempt.Finished, err
-	}
-	begin := len(b.actions)
-	claim.ResourceVersion = strconv.Itoa(7 + begin) // later than before
-	switch b.attempts.Phase(claim.UID) {
-	case attempt.New, attempt.Prefetched, attempt.Unselected:
-		b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
-	case attempt.Waiting:
-		b.attempts.Post(claim.UID, attempt.ClaimChanged{Claim: claim})
-	default:
-		b.attempts.Post(claim.UID, attempt.Woken{})
-	}
-	b.exec.work(ctx, claim.UID)
-	return b.result(b.actions[begin:])
-}
-
-// result returns the outcome of an attempt from its actions.
-func (b *bench) result(actions []attempt.Action) (pv *v1.PersistentVolume, outcome attempt.Outcome, err error) {
-	outcome = attempt.Unchanged
-	for _, action := range actions {
-		switch a := action.(type) {
-		case attempt.CountFailure:
-			err = a.Err
-		case attempt.CountAnswer:
-			outcome = a.Outcome
-		case attempt.CountReschedule:
-			outcome = attempt.Reschedule
-		case attempt.SaveVolume:
-			pv = a.Request.PersistentVolume(b.config.Options, a.Volume)
-		case attempt.Report:
-			return pv, attempt.Finished, nil
-		}
-	}
-	return nil, outcome, err
-}
-
-// restart replaces the executor, without Records.
-func (b *bench) restart() {
-	b.exec = newExecutor(b.Provisioner)
-	b.exec.trace = func(_ types.UID, action attempt.Action) { b.actions = append(b.actions, action) }
-	b.attempts = b.exec.table
-}
-
-// open is the number of volumes under way.
-func (b *bench) open() int { all, _ := b.attempts.Open(); return all }
-
-// benchStart is when a bench's clock begins.
-var benchStart = time.Unix(1700000000, 0)
 
 func testConfig() Config {
 	return Config{
-		Options: request.Options{
-			DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID,
-			StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
+		Config: claim.Config{
+			Options: request.Options{
+				DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID,
+				StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
+			},
+			Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
+			SupportsTopology: true, NodeGrace: time.Minute, DriverKnowsUse: true, AttributesClasses: true,
 		},
-		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2, SaveWorkers: 3,
-		SupportsTopology: true, NodeGrace: time.Minute,
-		DriverKnowsUse: true, AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1,
+		PreventModeConversion: true, SourceThreads: 1,
 	}
 }
 
-func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench {
+// newBench wires what NewController does but for the library, of which a process has one.
+func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 	t.Helper()
+	config := testConfig()
+	for _, change := range changes {
+		change(&config)
+	}
 	b := &bench{
-		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
-		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(1_000), clock: benchStart,
-		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
+		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"), api: fake.NewClientset(), events: record.NewFakeRecorder(1_000),
+		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(), registry: prometheus.NewRegistry(),
 	}
-	b.registry = prometheus.NewRegistry()
-	now := func() time.Time { return b.clock }
-	b.Provisioner = &Provisioner{
-		client: b.api, driver: b.driver, store: noStore{}, objects: watch.NewObjects(nil), refusals: stock.New(now),
-		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
-		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
-		events:  b.events, now: now,
+	caches, err := watch.NewCaches(watch.Config{Requests: config.Options, SourceFinalizer: source.CloneFinalizer}, b.api, b.metadata)
+	must(t, err)
+	c := &Controller{
+		config: config, client: b.api, driver: b.driver, caches: caches, objects: watch.NewObjects(nil),
+		refusals: stock.New(time.Now), events: b.events, now: time.Now,
 	}
-	b.resolver = &resolver{
-		client: b.api, metadata: b.metadata, topology: b.zones, refusals: b.refusals, events: b.events,
-		classes: cache.NewStore(cache.MetaNamespaceKeyFunc), volumes: b.volumes, namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc),
-	}
-	b.conflicts = newConflicts(b.api, b.claims, b.volumes, b.events, now)
-	b.configure(testConfig())
-	b.deleter = deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
-	b.restart()
-	b.metrics = newMetrics(b.registry, b.attempts, b.store, b.resolver.classes)
-	b.duplicates = newDuplicates(driverName, b.volumes, b.events, b.metrics.duplicates)
-	t.Cleanup(func() { b.exec.queue.ShutDown() })
-	t.Cleanup(b.removeFinalizers)
+	b.Controller = c
+	upstream, volumes := lib6.NewMetrics(), caches.Volumes.GetIndexer()
+	c.metrics = newMetrics(b.registry, upstream, caches.Classes.GetStore())
+	records := c.newJournal(Clients{Journal: b.api, JournalMetadata: configMapsOf(b.api)})
+	sources := source.NewReader(config.sourceOptions(), b.api, b.dynamic)
+	c.protection = source.NewProtection(config.protectionOptions(), b.metadata, volumes, sources)
+	deleter := deletion.NewDeleter(b.api, b.driver, config.Timeout)
+	c.claims = claim.New(config.Config, claim.Dependencies{
+		Client: b.api, Metadata: b.metadata, Driver: b.driver, Deleter: deleter, Journal: records, Protection: c.protection, Topology: b.zones,
+		Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: b.events, Registry: b.registry, Upstream: upstream, Now: time.Now,
+		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(),
+	})
+	c.deletion = deletion.New(
+		deletion.Options{Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax},
+		deletion.Dependencies{
+			Client: b.api, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
+			Claims: c.claims, Events: b.events, Now: time.Now, Observe: c.metrics.deleted,
+		})
+	c.handlers = &handlers{Controller: c, index: topology.NewIndex(driverName), duplicates: newDuplicates(driverName, volumes, b.events, c.metrics.duplicates)}
+	c.recovery = newRecoveryStatus(c)
+	t.Cleanup(func() { // ends the queues
+		for _, run := range []func(context.Context){c.claims.Run, c.deletion.Run, c.protection.Run} {
+			run(endedContext())
+		}
+	})
 	return b
 }
 
-// configure replaces the configuration of all but the executor: see restart.
-func (b *bench) configure(config Config) {
-	if b.protection != nil {
-		b.removeFinalizers() // ends its queue
+// configMapsOf returns a client of the metadata of an API server's ConfigMaps, whose versions are counted from now on: client-go's fake gives
+// none.
+func configMapsOf(api *fake.Clientset) *metadatafake.FakeMetadataClient {
+	versions := 1
+	api.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if write, ok := action.(clienttesting.CreateAction); ok { // an update, too
+			versions++
+			write.GetObject().(*v1.ConfigMap).ResourceVersion = strconv.Itoa(versions)
+		}
+		return false, nil, nil
+	})
+	objects := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	objects.PrependReactor("get", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		configMap, err := api.CoreV1().ConfigMaps(action.GetNamespace()).Get(context.Background(), action.(clienttesting.GetAction).GetName(), metav1.GetOptions{})
+		return true, &metav1.PartialObjectMetadata{ObjectMeta: configMap.ObjectMeta}, err
+	})
+	return objects
+}
+
+// show has the caches show objects.
+func (b *bench) show(t testing.TB, objects ...any) {
+	t.Helper()
+	for _, object := range objects {
+		switch object.(type) {
+		case *v1.PersistentVolumeClaim:
+			must(t, b.caches.Claims.GetIndexer().Add(object))
+		case *v1.PersistentVolume:
+			must(t, b.caches.Volumes.GetIndexer().Add(object))
+		case *storagev1.StorageClass:
+			must(t, b.caches.Classes.GetIndexer().Add(object))
+		default:
+			t.Fatalf("no cache has a %T", object)
+		}
 	}
-	b.config, b.resolver.config = config, config
-	b.resolver.sources = source.NewReader(config.sourceOptions(), b.api, b.dynamic)
-	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.volumes, b.resolver.sources)
 }
 
-// handlers are the event handlers of a process that leads.
-func (b *bench) handlers() *handlers { return &handlers{p: b.Provisioner} }
-
-// removeFinalizers removes the finalizers of sources that nobody uses any more. No
-// source is protected afterwards.
-func (b *bench) removeFinalizers() {
-	b.protection.Run(endedContext())
+// provisions has claims worked on until end is called, which returns when none is.
+func (b *bench) provisions(ctx context.Context) (end func()) {
+	return inBackground(ctx, b.claims.Run)
 }
+
+// open is the number of volumes under way.
+func (b *bench) open() int { all, _ := b.claims.Open(); return all }
 
 func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
+
+// claimOf returns the nth of many claims.
+func claimOf(n int) *v1.PersistentVolumeClaim {
+	return testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.Name, c.UID = fmt.Sprint("data-", n), types.UID(fmt.Sprintf("uid-%d", n))
+	})
+}
+
+// requestFor returns the request for claim shop/data, as if its UID were the nth one.
+func requestFor(t *testing.T, n int) *request.Request {
+	t.Helper()
+	claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = types.UID(fmt.Sprintf("uid-%d", n)) })
+	plan, err := request.NewPlan(testConfig().Options, claim, testClass(nil), "node-1")
+	must(t, err)
+	encoded, err := plan.Request(request.Inputs{Requirement: inZone("zone-a").requirement}).Encode()
+	must(t, err)
+	r, err := request.Decode(encoded)
+	must(t, err)
+	return r
+}
+
+func refused(code codes.Code) answer { return answer{err: status.Error(code, "no")} }
+
+func unavailable() answer { return answer{err: status.Error(codes.Unavailable, "lost")} }
+
+func soldOutAnswer() answer {
+	return answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}
+}
+
+type errString string
+
+func (e errString) Error() string { return string(e) }
 
 const (
 	driverName = provisionertest.DriverName

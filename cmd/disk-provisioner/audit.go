@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
-	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/audit"
 	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -87,7 +88,7 @@ func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (i
 	}
 	defer func() { _ = driver.Close() }()
 	found, err := provisioner.RunAudit(ctx, provisioner.Config{
-		Options: request.Options{DriverName: driver.Name()}, Namespace: o.namespace, Timeout: o.timeout, DriverListsVolumes: driver.Can().ListVolumes,
+		Config: claim.Config{Options: request.Options{DriverName: driver.Name()}, Timeout: o.timeout}, Namespace: o.namespace, DriverListsVolumes: driver.Can().ListVolumes,
 	}, client, driver, o.clusterID, func(ctx context.Context, found int) error {
 		_, _ = fmt.Fprintf(diagnostics, "%d found; they are read again in %s, so that nothing is named that is being made or deleted\n", found, o.confirm)
 		return sleep.For(ctx, o.confirm)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -153,7 +154,7 @@ func (c journalCommand) do(ctx context.Context, args []string, out, help io.Writ
 	if err != nil {
 		return err
 	}
-	journal, err := provisioner.ReadJournal(ctx, provisioner.Config{Options: request.Options{DriverName: o.driver}, Namespace: o.namespace}, client)
+	journal, err := provisioner.ReadJournal(ctx, provisioner.Config{Config: claim.Config{Options: request.Options{DriverName: o.driver}}, Namespace: o.namespace}, client)
 	if err != nil {
 		return err
 	}

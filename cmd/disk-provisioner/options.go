@@ -21,6 +21,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -60,7 +61,7 @@ type options struct {
 
 // parse parses the command line, and prints warnings and the help to out.
 func parse(args []string, out io.Writer) (*options, error) {
-	o := &options{topologyGate: true, config: provisioner.Config{AttributesClasses: true}}
+	o := &options{topologyGate: true, config: provisioner.Config{Config: claim.Config{AttributesClasses: true}}}
 	flags := o.flags(out)
 	if err := cli.Parse(flags, args, commands()...); err != nil {
 		return nil, err
@@ -76,19 +77,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 		return nil, fmt.Errorf("--reschedule-codes: %w", err)
 	}
 	o.config.Namespace = cmp.Or(o.leaseNamespace, cli.PodNamespace())
-	o.config.SaveWorkers = o.saveWorkers()
 	return o, o.validate()
-}
-
-// savesPerWorker is how many PersistentVolumes are saved at the same time for each claim that is worked on until it has a volume. A
-// save is a single request: where the API server is busy, those of a program with few requests at a time are the ones that wait.
-const savesPerWorker = 4
-
-// saveWorkers is how many PersistentVolumes are saved at the same time. More than --kube-api-burst would wait for this program's own
-// limit, and keep its other writes waiting.
-func (o *options) saveWorkers() int {
-	workers := o.config.Workers
-	return max(workers, min(savesPerWorker*workers, o.kubeAPIBurst))
 }
 
 // checkTags returns an error for labels that can't become tags.
@@ -119,7 +108,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "timeout of each call to the CSI driver")
 	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "back-off after a first failure; doubles with each further one")
 	f.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute, "longest back-off")
-	f.IntVar(&c.Workers, "worker-threads", 100, "claims whose volume is being created, and volumes being deleted: so many of each at the same time. Four times as many PersistentVolumes are saved at the same time, or --kube-api-burst if that is fewer, but never fewer than this")
+	f.IntVar(&c.Workers, "worker-threads", 100, "claims of one namespace that are provisioned at the same time, but for a quarter more, for some of them wait for the journal; twice as many of all namespaces. And volumes that are deleted at the same time")
 	f.BoolVar(&c.StrictTopology, "strict-topology", false, "require the selected node's topology; a class may override this with topodisk.io/strict-topology")
 	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "pass the cluster's zones to the driver for Immediate claims of classes without allowedTopologies")
 	f.StringSliceVar(&o.rescheduleCodes, "reschedule-codes", nil, "gRPC codes of CreateVolume that send a claim with a selected node back to the scheduler, in addition to ResourceExhausted; for example InvalidArgument, for drivers that return it if a node can't have the volume")

@@ -110,19 +110,6 @@ func parsed(t *testing.T, args ...string) *options {
 	return o
 }
 
-func TestPersistentVolumesSavedAtATime(t *testing.T) {
-	for args, want := range map[string]int{
-		"":                        200, // the default of --kube-api-burst
-		"--kube-api-burst=100000": 400,
-		"--kube-api-burst=10":     100,
-		"--worker-threads=300":    300,
-	} {
-		if got := parsed(t, strings.Fields(args)...).config.SaveWorkers; got != want {
-			t.Errorf("%q: %d, want %d", args, got, want)
-		}
-	}
-}
-
 func TestHelpAndVersionAreNoErrors(t *testing.T) {
 	var help bytes.Buffer
 	if _, err := parse([]string{"--help"}, &help); !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--pv-name-source") {
@@ -168,7 +155,7 @@ var everyFlag = []struct {
 	{"--volume-name-uuid-length=8", func(o *options) bool { return o.config.VolumeNameUUID == 8 }},
 	{"--retry-interval-start=2s", func(o *options) bool { return o.config.RetryStart == 2*time.Second }},
 	{"--retry-interval-max=7m", func(o *options) bool { return o.config.RetryMax == 7*time.Minute }},
-	{"--worker-threads=3", func(o *options) bool { return o.config.Workers == 3 && o.config.SaveWorkers == 12 }},
+	{"--worker-threads=3", func(o *options) bool { return o.config.Workers == 3 }},
 	{"--cloning-protection-threads=3", func(o *options) bool { return o.config.SourceThreads == 3 }},
 	{"--timeout=77s", func(o *options) bool { return o.config.Timeout == 77*time.Second }},
 	{"--enable-leader-election=true", func(o *options) bool { return o.leaderElection }},

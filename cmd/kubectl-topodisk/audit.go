@@ -17,9 +17,9 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
-	"github.com/topodisk/topodisk/explain/audit"
 	"github.com/topodisk/topodisk/explain/prices"
 	"github.com/topodisk/topodisk/explain/survey"
+	"github.com/topodisk/topodisk/internal/audit"
 	"github.com/topodisk/topodisk/internal/sleep"
 )
 

@@ -23,7 +23,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/audit"
 	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/test/lab/aliyun"
 )

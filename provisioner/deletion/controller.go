@@ -42,12 +42,11 @@ type Options struct {
 	RetryMax   time.Duration   // longest wait between two attempts
 }
 
-// Attempts are the attempts to provision volumes.
-type Attempts interface {
-	// Settle returns nil once nothing can have the claim's volume made once more, not
-	// even a restart. It wakes an attempt that is under way, and returns ErrUnderWay; retry
-	// is called when that has ended, the last one of each PersistentVolume.
-	Settle(ctx context.Context, claim types.UID, pv string, retry func()) error
+// Claims are the claims that volumes are made for.
+type Claims interface {
+	// Settle returns nil once nothing can have the claim's volume made once more, not even a restart. It wakes an attempt that is under way,
+	// and returns ErrUnderWay.
+	Settle(ctx context.Context, claim types.UID) error
 }
 
 // ErrUnderWay says that an attempt for the claim is under way.
@@ -60,7 +59,7 @@ type Dependencies struct {
 	Attachments cache.Indexer // VolumeAttachments, with watch.AttachmentIndexers
 	Objects     *watch.Objects
 	Deleter     *Deleter
-	Attempts    Attempts
+	Claims      Claims
 	Events      record.EventRecorder
 	Now         func() time.Time
 
@@ -251,7 +250,7 @@ func (c *Controller) work(ctx context.Context, pv *v1.PersistentVolume) (deleted
 }
 
 func (c *Controller) settle(ctx context.Context, pv *v1.PersistentVolume) error {
-	return c.Attempts.Settle(ctx, request.ClaimUID(pv), pv.Name, func() { c.enqueue(pv.Name) })
+	return c.Claims.Settle(ctx, request.ClaimUID(pv))
 }
 
 // report reports a failure in an event, and counts it or the deletion.

@@ -38,23 +38,23 @@ import (
 
 var must = provisionertest.Must
 
-// attempts are under way as long as err is set.
-type attempts struct{ err error }
+// claims have attempts under way as long as err is set.
+type claims struct{ err error }
 
-func (a *attempts) Settle(context.Context, types.UID, string, func()) error { return a.err }
+func (c *claims) Settle(context.Context, types.UID) error { return c.err }
 
 // bench is a Controller with a cache of its own and an API server that may differ from it.
 type bench struct {
 	*Controller
-	driver   *provisionertest.DeletingDriver
-	api      *fake.Clientset
-	events   *record.FakeRecorder
-	attempts *attempts
+	driver *provisionertest.DeletingDriver
+	api    *fake.Clientset
+	events *record.FakeRecorder
+	claims *claims
 }
 
 func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.VolumeAttachment, live ...runtime.Object) *bench {
 	t.Helper()
-	b := &bench{driver: &provisionertest.DeletingDriver{}, api: fake.NewClientset(live...), events: record.NewFakeRecorder(100), attempts: &attempts{}}
+	b := &bench{driver: &provisionertest.DeletingDriver{}, api: fake.NewClientset(live...), events: record.NewFakeRecorder(100), claims: &claims{}}
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
 	attachments := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers())
 	for _, a := range attached {
@@ -67,7 +67,7 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 	}
 	b.Controller = New(options, Dependencies{
 		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, b.driver, 10*time.Second),
-		Attempts: b.attempts, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
+		Claims: b.claims, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
 	})
 	t.Cleanup(b.queue.ShutDown)
 	b.running.Store(true)
@@ -98,11 +98,11 @@ func TestNothingIsDoneDuringAnAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pv := provisionertest.Volume("d-bp1", change)
 			b := newBench(t, pv, nil, pv.DeepCopy())
-			b.attempts.err = errors.New("under way")
-			if err := b.sync(t.Context(), "d-bp1"); !errors.Is(err, b.attempts.err) || len(b.steps()) != 0 || b.driver.Deletes() != 0 {
+			b.claims.err = errors.New("under way")
+			if err := b.sync(t.Context(), "d-bp1"); !errors.Is(err, b.claims.err) || len(b.steps()) != 0 || b.driver.Deletes() != 0 {
 				t.Errorf("%v; done was %v, with %d calls of DeleteVolume", err, b.steps(), b.driver.Deletes())
 			}
-			b.attempts.err = nil
+			b.claims.err = nil
 			if err := b.sync(t.Context(), "d-bp1"); err != nil || len(b.steps()) == 0 {
 				t.Errorf("%v; done was %v", err, b.steps())
 			}
@@ -114,7 +114,7 @@ func TestNothingIsDoneDuringAnAttempt(t *testing.T) {
 func TestALongWaitForAnAttemptIsReported(t *testing.T) {
 	pv := provisionertest.Volume("d-bp1")
 	b := newBench(t, pv, nil, pv.DeepCopy())
-	b.attempts.err = fmt.Errorf("settle: %w", ErrUnderWay)
+	b.claims.err = fmt.Errorf("settle: %w", ErrUnderWay)
 	failures := 0
 	b.Observe = func(string, time.Time, error) { failures++ }
 	b.VolumeChanged(pv)
@@ -127,6 +127,25 @@ func TestALongWaitForAnAttemptIsReported(t *testing.T) {
 	}
 	if failures != 2 {
 		t.Errorf("%d failures were counted, want 2", failures)
+	}
+}
+
+// A deletion that an attempt has held up is tried again by itself, and made once the attempt has ended.
+func TestADeletionFollowsTheAttempt(t *testing.T) {
+	pv := provisionertest.Volume("d-bp1")
+	b := newBench(t, pv, nil, pv.DeepCopy())
+	b.claims.err = fmt.Errorf("settle: %w", ErrUnderWay)
+	b.VolumeChanged(pv)
+	for range 2 {
+		b.next(t.Context())
+	}
+	if n := b.driver.Deletes(); n != 0 {
+		t.Errorf("%d calls of DeleteVolume during the attempt", n)
+	}
+	b.claims.err = nil
+	b.next(t.Context())
+	if n := b.driver.Deletes(); n != 1 {
+		t.Errorf("%d calls of DeleteVolume after the attempt", n)
 	}
 }
 
@@ -152,7 +171,7 @@ func TestEveryFailureIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pv := provisionertest.Volume("d-bp1", test.change)
 			b := newBench(t, pv, nil, pv.DeepCopy())
-			b.attempts.err = test.settle
+			b.claims.err = test.settle
 			b.api.PrependReactor("patch", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return test.patch != nil, nil, test.patch
 			})

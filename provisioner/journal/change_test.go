@@ -90,7 +90,7 @@ func TestAChangedShardIsMended(t *testing.T) {
 					api.change("journal-0", test.change)
 					if wake == nil {
 						s.Delete(key(2))
-						s.commit(t.Context())
+						s.commitAll(t.Context())
 						delete(want, key(2))
 					} else {
 						wake(s)
@@ -139,7 +139,7 @@ func TestADeletedRecordIsNotRestored(t *testing.T) {
 		api, client := newAPI()
 		s, a := openAlone(t, client)
 		wrote(t, s, 0, 1)
-		s.DeleteLazily(key(0))
+		s.Delete(key(0))
 		api.change("journal-0", func(data map[string]string) { data[key(1)] = "{}" })
 		time.Sleep(shardCheckInterval + 2*deleteDelay)
 		synctest.Wait()

@@ -17,18 +17,13 @@ import (
 const (
 	// deleteDelay is how long deleted records stay in the journal if nothing else is
 	// written.
-	deleteDelay = 2 * time.Second
-	// lazyDelay is how long records stay that were deleted lazily.
-	lazyDelay = time.Minute
+	deleteDelay = 10 * time.Second
+	// lookInterval is how often it is looked whether something is due that nobody waits for.
+	lookInterval = 2 * time.Second
 	// batchEach is how long a commit waits for others to share it, for each record in
 	// the journal, and batchMost how long at most: a few records do not wait for each
 	// other, and many need few commits.
 	batchEach, batchMost = 200 * time.Microsecond, 20 * time.Millisecond
-	// A commit of prefetched records waits for more of them. They were lately put so
-	// long after they were prefetched (the lead time); leadPart is the part of it that
-	// a commit waits, less the time of two commits, and longestDelay how long at most:
-	// it is over before they are put.
-	leadPart, longestDelay = 4, time.Second
 	// shardCheckInterval is the time between two checks that the shards with records
 	// exist as they were written, and of their annotations: no watch tells of either.
 	shardCheckInterval = 15 * time.Second
@@ -55,35 +50,16 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 			s.commitAll(context.WithoutCancel(ctx))
 			return
 		case <-s.wanted:
-		case <-s.prefetch:
-			s.awaitPut(ctx, s.prefetchDelay())
-		case <-time.After(deleteDelay):
+		case <-time.After(lookInterval):
 		}
 		s.flushOverdue()
 		s.startCommits(context.WithoutCancel(ctx), &commits)
-		s.wakeRoomWaiters()
 		s.notifyEndRequests()
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.batchWindow()):
 		}
 	}
-}
-
-// awaitPut waits until somebody waits for a commit, or until the delay is over.
-func (s *Store) awaitPut(ctx context.Context, delay time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-s.wanted:
-	case <-time.After(delay):
-	}
-}
-
-// prefetchDelay is how long a commit of prefetched records waits for more of them.
-func (s *Store) prefetchDelay() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min((s.leadTime-2*s.writeTime)/leadPart, longestDelay)
 }
 
 // batchWindow is how long the next commit waits.
@@ -93,12 +69,9 @@ func (s *Store) batchWindow() time.Duration {
 	return min(time.Duration(len(s.where))*batchEach, batchMost)
 }
 
-// commitAll leaves nothing that was deleted, or prefetched and not put.
+// commitAll leaves nothing that was deleted.
 func (s *Store) commitAll(ctx context.Context) {
 	s.mu.Lock()
-	for key := range s.prefetched {
-		s.remove(key).dirty = true
-	}
 	for _, sh := range s.shards {
 		sh.dirty = sh.dirty || !sh.stale.IsZero()
 	}
@@ -113,12 +86,12 @@ func (s *Store) commit(ctx context.Context) {
 	commits.Wait()
 }
 
-// flushOverdue marks the shards for a write whose lazy deletions are overdue.
+// flushOverdue marks the shards for a write whose deletions are overdue.
 func (s *Store) flushOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sh := range s.shards {
-		sh.dirty = sh.dirty || !sh.stale.IsZero() && time.Since(sh.stale) >= lazyDelay
+		sh.dirty = sh.dirty || !sh.stale.IsZero() && time.Since(sh.stale) >= deleteDelay
 	}
 }
 
@@ -181,11 +154,8 @@ func (s *Store) endWrite(sh *shard) (checking bool) {
 // began. s.mu is held.
 func (s *Store) endCommit(sh *shard) {
 	sh.committing = false
-	switch {
-	case len(sh.waiters) > 0:
+	if len(sh.waiters) > 0 {
 		signal(s.wanted)
-	case sh.added > 0:
-		signal(s.prefetch)
 	}
 }
 

@@ -41,6 +41,18 @@ func endRequestsOf(annotations map[string]string) map[string]*endRequest {
 // Delete or RejectEnd, at once or later. It must be called before Run.
 func (s *Store) OnEndRequest(f func(key, reason string)) { s.endRequested = f }
 
+// EndRequest returns the reason of a request to end a record, nothing if there is none.
+func (s *Store) EndRequest(key string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sh := s.where[key]; sh != nil {
+		if request := sh.endRequests[key]; request != nil && !request.rejected {
+			return request.reason
+		}
+	}
+	return ""
+}
+
 // RejectEnd removes a request; its record stays.
 func (s *Store) RejectEnd(key string) {
 	s.mu.Lock()

@@ -137,12 +137,59 @@ func TestAnEndRequestForNoRecordIsRemoved(t *testing.T) {
 		if err := reader.RequestEnd(t.Context(), key(7), "no proof"); !errors.Is(err, ErrNoRecord) {
 			t.Errorf("a record that isn't there: %v", err)
 		}
-		s.DeleteLazily(key(1))
+		s.Delete(key(1))
 		must(t, reader.RequestEnd(t.Context(), key(1), "no proof"))
 		time.Sleep(shardCheckInterval + 3*deleteDelay)
 		synctest.Wait()
 		if len(s.told) > 0 || api.annotations("journal-0") > 0 || api.entries() != 1 {
 			t.Errorf("told of %q; %d annotations and %d records are left", s.told, api.annotations("journal-0"), api.entries())
+		}
+	})
+}
+
+// An attempt is ended for the reason that the journal has, not for one that was rejected or whose record is gone.
+func TestTheReasonOfAnEndRequestIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		s := openRecording(t, client, func(*Store, string) {})
+		wrote(t, s.Store, 0, 1, 2)
+		expect := func(what string, reasons ...string) {
+			t.Helper()
+			for n, want := range reasons {
+				if got := s.EndRequest(key(n)); got != want {
+					t.Errorf("%s: record %d is to be ended for %q, want %q", what, n, got, want)
+				}
+			}
+		}
+		expect("nobody has asked", "", "", "", "")
+		requestEnd(t, client, key(0), "no proof")
+		requestEnd(t, client, key(1), "no keys")
+		time.Sleep(shardCheckInterval + 3*deleteDelay)
+		synctest.Wait()
+		expect("two are requested", "no proof", "no keys", "", "")
+		s.RejectEnd(key(0))
+		expect("one is rejected", "", "no keys", "", "")
+		s.Delete(key(1))
+		expect("the other is granted", "", "", "", "")
+		time.Sleep(3 * deleteDelay)
+		synctest.Wait()
+		expect("both are answered", "", "", "", "")
+		requestEnd(t, client, key(0), "still no proof")
+		time.Sleep(shardCheckInterval + 3*deleteDelay)
+		synctest.Wait()
+		expect("it is requested again", "still no proof", "", "", "")
+	})
+}
+
+// Who reads the journal anew knows a request before it is told of it.
+func TestTheNextWriterKnowsAnEndRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		s := openRecording(t, client, func(*Store, string) {})
+		wrote(t, s.Store, 0)
+		requestEnd(t, client, key(0), "no proof")
+		if reason := loaded(t, client).EndRequest(key(0)); reason != "no proof" {
+			t.Errorf("the record is to be ended for %q", reason)
 		}
 	})
 }

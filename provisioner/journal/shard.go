@@ -23,7 +23,7 @@ type shard struct {
 	added   int               // of those that came since the last commit
 	version string            // as last read or written; empty if the ConfigMap isn't there
 	dirty   bool              // is to be written
-	stale   time.Time         // since when the ConfigMap has lazily deleted records; zero if it has none
+	stale   time.Time         // since when the ConfigMap has deleted records; zero if it has none
 	failed  error             // why the last commit has failed; nil if it hasn't
 	avoided time.Time         // until when new records go elsewhere, for a write has failed
 
@@ -76,7 +76,6 @@ func (sh *shard) holds(key, record string) bool {
 func (s *Store) save(ctx context.Context, sh *shard) {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
-	begin := time.Now()
 	err := s.isLost()
 	if err == nil {
 		err = s.resolve(ctx, sh)
@@ -96,7 +95,7 @@ func (s *Store) save(ctx context.Context, sh *shard) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writeTime, sh.failed = time.Since(begin), nil
+	sh.failed = nil
 	if err != nil {
 		sh.dirty, sh.avoided = true, time.Now().Add(avoidTime) // the next commit retries
 		sh.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, sh.name, err)

@@ -331,7 +331,7 @@ func TestAnOlderRecordOfAKeyStaysDeleted(t *testing.T) {
 			t.Fatalf("%d records, %v", len(records), err)
 		}
 		s.Delete("key-1")
-		s.commit(t.Context())
+		s.commitAll(t.Context())
 		if api.has("key-1") {
 			t.Error("the record was deleted, and its other copy is left for the next leader")
 		}

@@ -59,19 +59,13 @@ const (
 	// Shards is the number of ConfigMaps, which bounds the journal, and
 	// firstShards how many of them every version reads.
 	Shards, firstShards = 32, 8
-	// maxPrefetched bounds the prefetched records. With fewer of them the callers
-	// wait for one commit after the other.
-	maxPrefetched = 1024
 )
 
 // Limit is how many bytes the journal takes.
 const Limit = Shards * shardBytes
 
-// FullError says that no shard has room for a record: see AwaitRoom.
-type FullError struct {
-	key   string
-	bytes int // of the key and the record
-}
+// FullError says that no shard has room for a record.
+type FullError struct{}
 
 // Error says that the journal is full.
 func (*FullError) Error() string { return "the journal is full" }
@@ -85,25 +79,20 @@ type Store struct {
 	prefix    string
 	commits   func() // counts
 
-	mu          sync.Mutex
-	shards      []*shard
-	where       map[string]*shard
-	deleted     map[string]*shard    // records that the ConfigMaps may still hold
-	kept        map[string]*shard    // records that the caller can't read: they stay as they are
-	prefetched  map[string]time.Time // records that nobody has put yet, and since when they are there
-	leadTime    time.Duration        // from Prefetch to Put of the last of them that was put
-	writeTime   time.Duration        // of the last write
-	roomWaiters []roomWaiter         // in order of arrival
-	lost        error                // another process writes the journal; nil if none does
-	notify      func(error)          // is called with lost
+	mu      sync.Mutex
+	shards  []*shard
+	where   map[string]*shard
+	deleted map[string]*shard // records that the ConfigMaps may still hold
+	kept    map[string]*shard // records that the caller can't read: they stay as they are
+	lost    error             // another process writes the journal; nil if none does
+	notify  func(error)       // is called with lost
 
 	alone   func(context.Context) error // see OnChange
 	changed func(Change)
 
 	endRequested func(key, reason string)
 
-	wanted   chan struct{} // someone waits for a commit
-	prefetch chan struct{} // there are prefetched records to write
+	wanted chan struct{} // someone waits for a commit
 }
 
 // New returns the journal of the ConfigMaps whose names are the prefix, a hyphen
@@ -114,8 +103,8 @@ func New(client kubernetes.Interface, metadata metadata.Interface, namespace, pr
 		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits,
 		notify: func(error) {}, endRequested: func(string, string) {}, changed: func(Change) {},
 		alone: func(context.Context) error { return ErrTakenOver },
-		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
-		wanted: make(chan struct{}, 1), prefetch: make(chan struct{}, 1),
+		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{},
+		wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -236,47 +225,11 @@ func awaitCommit(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// Prefetch writes a record that will probably be put soon, so that nobody has to
-// wait then.
-func (s *Store) Prefetch(key string, record []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sh := s.where[key]
-	since, again := s.prefetched[key]
-	switch {
-	case s.kept[key] != nil,
-		sh != nil && (!again || sh.entries[key] == string(record)),
-		sh == nil && len(s.prefetched) >= maxPrefetched:
-		return
-	}
-	if !again {
-		since = time.Now()
-	}
-	if s.place(key, string(record)) != nil {
-		s.prefetched[key] = since
-		signal(s.prefetch)
-	}
-}
-
-// Cancel deletes a record that was prefetched and not put, and ends its wait for room.
-func (s *Store) Cancel(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.roomWaiters = slices.DeleteFunc(s.roomWaiters, func(w roomWaiter) bool { return w.key == key })
-	if _, ok := s.prefetched[key]; ok {
-		s.remove(key).dirty = true
-	}
-}
-
 // enter has the record written unless it is there, and returns a channel that
 // tells when it is.
 func (s *Store) enter(key, record string) (<-chan error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if since, ok := s.prefetched[key]; ok {
-		s.leadTime = time.Since(since)
-		delete(s.prefetched, key)
-	}
 	if sh := s.kept[key]; sh != nil {
 		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is a record that this version of disk-provisioner can't read: let the version that wrote it end it", key, s.namespace, sh.name)
 	}
@@ -284,7 +237,7 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 	switch {
 	case sh == nil || sh.entries[key] != record:
 		if sh = s.place(key, record); sh == nil {
-			return nil, &FullError{key, len(key) + len(record)}
+			return nil, &FullError{}
 		}
 	case sh.holds(key, record):
 		done := make(chan error, 1)
@@ -373,91 +326,21 @@ func bestOf(shards []*shard, bytes int) *shard {
 	return cmp.Or(small, smallest)
 }
 
-// roomWaiter waits until the journal has room for a record.
-type roomWaiter struct {
-	*FullError
-	wake func()
-}
-
-// AwaitRoom calls wake once there may be room for the record that was refused. A caller that then finds none has to wait again.
-func (s *Store) AwaitRoom(refused *FullError, wake func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	waiter := roomWaiter{refused, wake}
-	if n := slices.IndexFunc(s.roomWaiters, func(w roomWaiter) bool { return w.key == refused.key }); n >= 0 {
-		s.roomWaiters[n] = waiter
-	} else {
-		s.roomWaiters = append(s.roomWaiters, waiter)
-	}
-}
-
-// wakeRoomWaiters wakes those for whose records there is room together, the first of them first.
-func (s *Store) wakeRoomWaiters() {
-	for _, w := range s.takeRoomWaiters() {
-		w.wake()
-	}
-}
-
-func (s *Store) takeRoomWaiters() (woken []roomWaiter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	room := make([]int, len(s.shards))
-	for n, sh := range s.shards {
-		room[n] = sh.room()
-	}
-	s.roomWaiters = slices.DeleteFunc(s.roomWaiters, func(w roomWaiter) bool {
-		at := s.shardOf(w.key)
-		for n, sh := range s.shards {
-			if room[n] >= w.bytes && (at == nil || at == sh) {
-				room[n] -= w.bytes
-				woken = append(woken, w)
-				return true
-			}
-		}
-		return false
-	})
-	return woken
-}
-
-// Delete deletes a record within seconds. Deleting one that is not there is a success.
+// Delete deletes a record together with whatever is written next to its shard, and within deleteDelay if nothing is. Deleting one that is
+// not there is a success.
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sh := s.remove(key); sh != nil {
-		sh.dirty = true
-	}
-}
-
-// DeleteLazily deletes a record together with whatever is written next to its
-// shard, and within about a minute if nothing is.
-func (s *Store) DeleteLazily(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sh := s.remove(key); sh != nil && sh.stale.IsZero() {
-		sh.stale = time.Now()
-	}
-}
-
-// remove removes a record and returns its shard, or nil. s.mu is held.
-func (s *Store) remove(key string) *shard {
 	sh := s.where[key]
 	if sh == nil {
-		return nil
+		return
 	}
 	sh.bytes -= sh.size(key)
 	delete(sh.entries, key)
 	delete(s.where, key)
-	delete(s.prefetched, key)
 	s.deleted[key] = sh
-	return sh
-}
-
-// Expedite has a record that was deleted lazily deleted within seconds.
-func (s *Store) Expedite(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sh := s.deleted[key]; sh != nil {
-		sh.dirty = true
+	if sh.stale.IsZero() {
+		sh.stale = time.Now()
 	}
 }
 

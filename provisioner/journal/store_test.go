@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -316,7 +315,7 @@ func TestAFailedWriteIsReportedAndRetried(t *testing.T) {
 						wrote(t, s, 9+n)
 					}
 					if how == "update" {
-						s.DeleteLazily(key(9))
+						s.Delete(key(9))
 					}
 					patches := api.patches
 					api.set(fail)
@@ -355,7 +354,7 @@ func TestAnotherWriterIsNoticed(t *testing.T) {
 					wrote(t, s, n)
 				}
 				if how == "update" {
-					s.DeleteLazily(key(0))
+					s.Delete(key(0))
 				}
 				patches := api.patches
 				other := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "journal-0", ResourceVersion: "1000"}, Data: map[string]string{"key-other": "{}"}}
@@ -398,12 +397,9 @@ func TestAnUnreadableRecordIsKept(t *testing.T) {
 		if err := s.Put(t.Context(), key(1), record(9)); err == nil || !strings.Contains(err.Error(), "key key-1 of ConfigMap kube-system/journal-0") {
 			t.Errorf("it was put anew: %v", err)
 		}
-		s.Prefetch(key(1), record(9))
-		s.Cancel(key(1))
 		s.Delete(key(1))
-		s.DeleteLazily(key(1))
 		s.Delete(key(0))
-		s.commit(t.Context())
+		s.commitAll(t.Context())
 		want := map[string]string{key(1): string(record(1)), key(2): string(record(2))}
 		if got := api.kept["journal-0"].Data; !maps.Equal(got, want) {
 			t.Errorf("the shard has %v, want %v", got, want)
@@ -434,11 +430,13 @@ func TestPutRefusesARecordWithoutRoom(t *testing.T) {
 	}
 }
 
-// A record may grow between Prefetch and Put.
+// A record may grow between two puts.
 func TestARecordGrowsOnlyIntoRoom(t *testing.T) {
 	_, client := newAPI()
 	s := loaded(t, client)
-	s.Prefetch(key(0), sized(0))
+	if _, err := s.enter(key(0), string(sized(0))); err != nil {
+		t.Fatal(err)
+	}
 	at := s.where[key(0)]
 	at.bytes += at.room() - 10 // of other records
 	grown := string(sized(0)) + strings.Repeat("x", 11)
@@ -483,86 +481,6 @@ func TestTwentyThousandRecordsFit(t *testing.T) {
 	}
 }
 
-// refuse has a record refused for lack of room, and waits for some.
-func (s *Store) refuse(t *testing.T, key string, record []byte, wake func()) {
-	t.Helper()
-	err := s.Put(t.Context(), key, record)
-	full, ok := errors.AsType[*FullError](err)
-	if !ok {
-		t.Fatalf("record %s: %v", key, err)
-	}
-	s.AwaitRoom(full, wake)
-}
-
-func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := newAPI()
-		s := open(t, client)
-		large := bytes.Repeat([]byte("x"), shardBytes-100)
-		for n := range Shards {
-			must(t, s.Put(t.Context(), key(n), large))
-		}
-		var woken []string
-		const waiting = 2000
-		waiter := func(n int) string { return fmt.Sprintf("waiter-%04d", n) }
-		for n := range waiting {
-			s.refuse(t, waiter(n), sized(0), func() { woken = append(woken, waiter(n)) })
-		}
-		s.Cancel(waiter(0)) // nobody wants it any more
-		time.Sleep(time.Minute)
-		if synctest.Wait(); len(woken) > 0 {
-			t.Fatalf("%d woken without room", len(woken))
-		}
-		s.DeleteLazily(key(3))
-		time.Sleep(deleteDelay)
-		synctest.Wait()
-		if fit := shardBytes / (len(waiter(0)) + len(sized(0))); len(woken) != fit || woken[0] != waiter(1) {
-			t.Fatalf("%d woken, want %d, the first first", len(woken), fit)
-		}
-		must(t, s.Put(t.Context(), woken[0], sized(0)))
-		time.Sleep(deleteDelay) // the others that were woken don't come
-		synctest.Wait()
-		if len(woken) < waiting/2 {
-			t.Errorf("%d woken, though there is room", len(woken))
-		}
-	})
-}
-
-// A large record is not woken again and again by room for small ones, and small ones don't wait for its room.
-func TestALargeRecordWaitsForItsOwnRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := newAPI()
-		s := open(t, client)
-		undo := s.fillBefore(Shards)
-		woken := map[string]int{}
-		for key, size := range map[string]int{"small": 1 << 10, "large": 16 << 10} {
-			s.refuse(t, key, make([]byte, size), func() { woken[key]++ })
-		}
-		undo()
-		undo = s.fill(Shards, shardBytes-8<<10)
-		time.Sleep(time.Minute)
-		if synctest.Wait(); woken["large"] > 0 || woken["small"] != 1 {
-			t.Errorf("with room for the small one: %v", woken)
-		}
-		undo()
-		time.Sleep(time.Minute)
-		if synctest.Wait(); woken["large"] != 1 || woken["small"] != 1 {
-			t.Errorf("with room for both: %v", woken)
-		}
-	})
-}
-
-// A journal of another version may have shards that are larger than this one's limit.
-func TestNobodyIsWokenByAShardThatIsTooLarge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := newAPI()
-		s := open(t, client)
-		s.fill(Shards, 2*shardBytes)
-		s.refuse(t, key(0), record(0), func() { t.Error("it was woken") })
-		time.Sleep(time.Minute)
-	})
-}
-
 // What a record costs to write and to delete doesn't depend on how many others there are.
 func TestBytesWrittenPerRecord(t *testing.T) {
 	for _, others := range []int{1, 100, 4000} {
@@ -575,9 +493,9 @@ func TestBytesWrittenPerRecord(t *testing.T) {
 				before := api.bytes
 				for n := range records {
 					must(t, s.Put(t.Context(), key(others+n), sized(others+n))) // in a commit of its own
-					s.DeleteLazily(key(others + n))
+					s.Delete(key(others + n))
 				}
-				time.Sleep(2 * lazyDelay)
+				time.Sleep(2 * deleteDelay)
 				synctest.Wait()
 				each := (api.bytes - before) / records
 				if t.Logf("%d bytes for a record of %d", each, len(sized(others))); each > 2<<10 {
@@ -642,16 +560,15 @@ func TestTheFirstShardsAreFilledFirst(t *testing.T) {
 	}
 }
 
-func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
+func TestDeleteWaitsForAnotherWrite(t *testing.T) {
 	end := map[string]struct {
 		f     func(*testing.T, *Store)
 		least time.Duration // until it is out
 	}{
-		"the next record":        {f: func(t *testing.T, s *Store) { wrote(t, s, 2) }},
-		"it is flushed":          {f: func(t *testing.T, s *Store) { must(t, s.Flush(t.Context(), "key-1")) }},
-		"it is expedited":        {f: func(_ *testing.T, s *Store) { s.Expedite("key-1") }, least: deleteDelay},
-		"another one is deleted": {f: func(_ *testing.T, s *Store) { s.Delete("key-0") }, least: deleteDelay},
-		"a minute has passed":    {f: func(*testing.T, *Store) {}, least: lazyDelay/2 + deleteDelay},
+		"the next record":         {f: func(t *testing.T, s *Store) { wrote(t, s, 2) }},
+		"it is flushed":           {f: func(t *testing.T, s *Store) { must(t, s.Flush(t.Context(), "key-1")) }},
+		"another one is deleted":  {f: func(_ *testing.T, s *Store) { s.Delete("key-0") }, least: deleteDelay/2 + lookInterval},
+		"ten seconds have passed": {f: func(*testing.T, *Store) {}, least: deleteDelay/2 + lookInterval},
 	}
 	for name, test := range end {
 		t.Run(name, func(t *testing.T) {
@@ -660,9 +577,8 @@ func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
 				s := open(t, client)
 				wrote(t, s, 0, 1)
 				writes := api.writes
-				s.DeleteLazily("key-1")
-				s.Expedite("key-0") // of a record that was not deleted it means nothing
-				time.Sleep(lazyDelay / 2)
+				s.Delete("key-1")
+				time.Sleep(deleteDelay / 2)
 				if api.writes != writes || !api.has("key-1") {
 					t.Errorf("written %d times for nothing but that", api.writes-writes)
 				}
@@ -682,15 +598,15 @@ func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
 }
 
 // Writes of other shards, as often as they may come, do not put off what is overdue.
-func TestLazyDeleteIsInTimeUnderLoad(t *testing.T) {
+func TestDeleteIsInTimeUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := open(t, client)
 		wrote(t, s, 0, 1)
 		undo := s.fillBefore(1)
 		defer undo()
-		s.DeleteLazily(key(0))
-		for n := range lazyDelay / time.Second {
+		s.Delete(key(0))
+		for n := range deleteDelay / time.Second {
 			if !api.has(key(0)) {
 				t.Fatalf("it was written for that alone after %d s", n)
 			}
@@ -713,45 +629,12 @@ func TestTheLastCommitKeepsPutRecords(t *testing.T) {
 		done := make(chan struct{})
 		go func() { s.Run(ctx, func(error) {}); close(done) }()
 		wrote(t, s, 0, 1)
-		s.Prefetch(key(2), record(2))
-		s.DeleteLazily("key-1")
+		s.Delete("key-1")
 		synctest.Wait()
 		cancel()
 		<-done
 		if api.entries() != 1 || !api.has("key-0") {
 			t.Errorf("%d entries, want the one that is under way", api.entries())
-		}
-	})
-}
-
-func TestAPrefetchedRecordIsNotWrittenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api, client := newAPI()
-		s := open(t, client)
-		s.Prefetch(key(1), record(1))
-		s.Prefetch(key(1), record(1))
-		synctest.Wait()
-		if api.writes != 1 || !api.has("key-1") {
-			t.Fatalf("%d writes, %d entries", api.writes, api.entries())
-		}
-		wrote(t, s, 1)
-		if api.writes != 1 {
-			t.Error("a record was written that stood there")
-		}
-		changed := []byte("another record")
-		s.Prefetch(key(1), changed) // too late: it was put
-		time.Sleep(time.Hour)
-		if api.writes != 1 {
-			t.Error("a record that was put was written over")
-		}
-		must(t, s.Put(t.Context(), key(1), changed))
-		if api.writes != 2 {
-			t.Error("a record that is another one was not written")
-		}
-		s.Cancel("key-1")
-		time.Sleep(time.Hour)
-		if !api.has("key-1") {
-			t.Error("a record that was put was cancelled")
 		}
 	})
 }
@@ -765,7 +648,7 @@ func TestPutWaitsForARecordBeingWritten(t *testing.T) {
 				client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
 				api.set(func(api *fakeAPI) { api.before = fails })
 				s := open(t, client)
-				s.Prefetch(key(1), record(1))
+				go func() { _ = s.Put(t.Context(), key(1), record(1)) }()
 				synctest.Wait()
 				got := make(chan error, 1)
 				go func() { got <- s.Put(t.Context(), key(1), record(1)) }()
@@ -787,82 +670,15 @@ func TestPutWaitsForARecordBeingWritten(t *testing.T) {
 	}
 }
 
-// A slow API server has one write at a time, of all that came meanwhile.
-func TestPrefetchBacksOffFromASlowAPIServer(t *testing.T) {
-	const slow, records = 30 * time.Millisecond, 40
-	synctest.Test(t, func(t *testing.T) {
-		api, client := newAPI()
-		s := open(t, client)
-		s.commits = func() { time.Sleep(slow) }
-		begin := time.Now()
-		for n := range records {
-			s.Prefetch(key(n), record(n))
-			time.Sleep(slow / 2)
-		}
-		most := int(time.Since(begin)/slow) + 1
-		api.set(func(api *fakeAPI) {
-			if api.writes > most {
-				t.Errorf("%d writes in %s, want %d at most", api.writes, time.Since(begin), most)
-			}
-		})
-		time.Sleep(time.Second)
-		wrote(t, s, records)
-		time.Sleep(time.Second)
-		s.Prefetch(key(records+1), record(records+1))
-		s.Prefetch(key(records+2), record(records+2))
-		begin = time.Now()
-		wrote(t, s, records+2)
-		if took := time.Since(begin); took > 2*slow {
-			t.Errorf("who waited was told after %s", took)
-		}
-	})
-}
-
-// Where records are prefetched long before they are put, many are written at once, and still before that.
-func TestRecordsPrefetchedLongAheadShareWrites(t *testing.T) {
-	const each, records = 20 * time.Millisecond, 200
-	for _, lead := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
-		t.Run(lead.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				api, client := newAPI()
-				s := open(t, client)
-				s.commits = func() { time.Sleep(time.Millisecond) }
-				var turns sync.WaitGroup
-				for n := range records {
-					s.Prefetch(key(n), record(n))
-					turns.Go(func() {
-						time.Sleep(lead)
-						begin := time.Now()
-						if err := s.Put(t.Context(), key(n), record(n)); err != nil || lead > 0 && time.Since(begin) > 0 {
-							t.Errorf("record %d: %v after %s", n, err, time.Since(begin))
-						}
-					})
-					time.Sleep(each)
-				}
-				turns.Wait()
-				between := min(lead/leadPart, longestDelay)
-				most := min(records, int(lead/each+records*each/max(between, each))) + 2 // before the first turn nothing is known
-				api.set(func(api *fakeAPI) {
-					if api.writes > most {
-						t.Errorf("%d writes, want %d at most", api.writes, most)
-					}
-					t.Logf("%d writes for %d records", api.writes, records)
-				})
-			})
-		})
-	}
-}
-
 // A commit for another record changes nothing about one that stands there.
 func TestPutOfAWrittenRecordReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := newAPI()
 		s := open(t, client)
-		s.Prefetch(key(1), record(1))
-		synctest.Wait() // it was written
+		wrote(t, s, 1)
 		held := make(chan struct{})
 		client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
-		s.Prefetch(key(2), record(2))
+		go func() { _ = s.Put(t.Context(), key(2), record(2)) }()
 		time.Sleep(batchMost)
 		synctest.Wait() // the commit of the other one is under way
 		defer close(held)
@@ -894,21 +710,6 @@ func TestPutAfterADeleteBeingWritten(t *testing.T) {
 			t.Errorf("%v; in the journal: %v", err, api.has("key-1"))
 		}
 	})
-}
-
-func TestPrefetchIsBounded(t *testing.T) {
-	_, client := newAPI()
-	s := loaded(t, client)
-	for n := range 2 * maxPrefetched {
-		s.Prefetch(key(n), record(n))
-	}
-	if len(s.where) != maxPrefetched {
-		t.Errorf("%d entries", len(s.where))
-	}
-	s.Cancel("key-0")
-	if s.Prefetch(key(2*maxPrefetched), record(2*maxPrefetched)); len(s.where) != maxPrefetched {
-		t.Errorf("%d entries after one was dismissed", len(s.where))
-	}
 }
 
 func (api *fakeAPI) has(claim string) bool {

@@ -83,7 +83,7 @@ var rules = map[string]rule{
 			"golang.org/x/sync"},
 		unreached: []string{ecsSDK, module + "/diskdriver/ecs", module + "/diskdriver/node"},
 	},
-	"explain/audit": {
+	"internal/audit": {
 		allowed: []string{module + "/internal/escape", module + "/internal/podclaims", module + "/internal/shell", module + "/topology",
 			"k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver", module + "/provisioner"},
@@ -94,7 +94,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", ecsSDK, "k8s.io/cli-runtime"},
 	},
 	"explain/inventory": {
-		allowed: []string{module + "/explain/audit", module + "/internal/escape", module + "/internal/podclaims", module + "/provisioner/request", "k8s.io/api",
+		allowed: []string{module + "/internal/audit", module + "/internal/escape", module + "/internal/podclaims", module + "/provisioner/request", "k8s.io/api",
 			"k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver"},
 	},
@@ -104,7 +104,7 @@ var rules = map[string]rule{
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/survey": {
-		allowed: []string{module + "/diskdriver/disk", module + "/explain/audit", module + "/explain/lists", module + "/internal/podclaims",
+		allowed: []string{module + "/diskdriver/disk", module + "/internal/audit", module + "/explain/lists", module + "/internal/podclaims",
 			module + "/internal/shell", module + "/provisioner/journal", module + "/provisioner/request", clientGo, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
@@ -182,10 +182,11 @@ var rules = map[string]rule{
 			"k8s.io/utils", klog, prometheus},
 		unreached: []string{module + "/provisioner", module + "/diskdriver"},
 	},
-	"provisioner/attempt": {
-		allowed: []string{module + "/internal/outofstock", module + "/provisioner/request", csiSpec, grpc + "/codes", grpc + "/status",
-			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
-		unreached: []string{clientGo},
+	"provisioner/claim": {
+		allowed: []string{module + "/internal/leader", module + "/internal/outofstock", module + "/internal/podclaims", module + "/internal/unused",
+			module + "/internal/escape", module + "/provisioner", module + "/topology", csiSpec, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api",
+			"k8s.io/apimachinery", "k8s.io/utils", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"},
+		unreached: []string{module + "/explain", module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"provisioner/lib6": {
 		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", clientGo, "k8s.io/api", "k8s.io/apimachinery",
@@ -232,11 +233,10 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner": {
-		allowed: []string{module + "/explain/audit", module + "/internal/escape", module + "/internal/leader", module + "/internal/outofstock",
-			module + "/internal/podclaims", module + "/internal/sleep", module + "/internal/unused", module + "/provisioner", module + "/topology",
-			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
-			"k8s.io/component-helpers/scheduling/corev1/nodeaffinity", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
-		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
+		allowed: []string{module + "/internal/audit", module + "/internal/escape", module + "/internal/leader", module + "/internal/sleep",
+			module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api",
+			"k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
+		unreached: []string{module + "/diskdriver", module + "/ecssim", module + "/explain", ecsSDK},
 	},
 	"diskdriver/node": {
 		allowed: []string{module + "/diskdriver/disk", csiSpec, grpc, klog,
@@ -257,14 +257,14 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/provisioner"},
 	},
 	"cmd/disk-provisioner": {
-		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/otherdriver",
+		allowed: []string{module + "/cmd/internal/cli", module + "/internal/audit", module + "/internal/leader", module + "/internal/otherdriver",
 			module + "/internal/sleep", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "k8s.io/api",
 			"github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
 	},
 	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag", "golang.org/x/sync"}},
 	"cmd/kubectl-topodisk": { // audit reads ECS with the user's keys
-		allowed: []string{module + "/explain", module + "/diskdriver/ecs", module + "/internal/escape", module + "/internal/shell",
+		allowed: []string{module + "/explain", module + "/diskdriver/ecs", module + "/internal/audit", module + "/internal/escape", module + "/internal/shell",
 			module + "/internal/sleep", clientGo, "k8s.io/api", "k8s.io/apimachinery",
 			"k8s.io/cli-runtime", "sigs.k8s.io/yaml", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/node", "k8s.io/kubectl"},

@@ -116,7 +116,7 @@ func TestJournalBytesPerRecord(t *testing.T) {
 		sent, received, begin := j.sent.Load(), j.received.Load(), time.Now()
 		for n := others; n < others+records; n++ {
 			j.put(n)
-			j.DeleteLazily(fmt.Sprintf("key-%d", n))
+			j.Delete(fmt.Sprintf("key-%d", n))
 		}
 		took := time.Since(begin)
 		for n := others; n < others+records; n++ {

@@ -1,0 +1,135 @@
+package claim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
+	source := func(group, kind string) func(*v1.PersistentVolumeClaim) {
+		return func(c *v1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: &group, Kind: kind, Name: "src"}
+		}
+	}
+	tests := map[string]struct {
+		claim      func(*v1.PersistentVolumeClaim)
+		parameters map[string]string
+		want       []string
+	}{
+		"selector": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} },
+			want:  []string{"claim.spec.selector", "remove it"},
+		},
+		"attributes class": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("fast") },
+			want:  []string{"volumeAttributesClassName=fast"},
+		},
+		"clone":    {claim: source("", "PersistentVolumeClaim"), want: []string{"claim.spec.dataSource", "src"}},
+		"snapshot": {claim: source("snapshot.storage.k8s.io", "VolumeSnapshot"), want: []string{"claim.spec.dataSource", "src"}},
+		"secret that is not there": {
+			parameters: map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"},
+			want:       []string{"secret vault/x", "not found"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			claim := testClaim()
+			if test.claim != nil {
+				test.claim(claim)
+			}
+			_, meaning, err := b.provision(t.Context(), claim, testClass(test.parameters), "node-1")
+			if meaning != notSent || err == nil {
+				t.Fatalf("got %v, %v", meaning, err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			if creates, _ := b.driver.calls(); creates != 0 {
+				t.Errorf("the driver was asked %d times", creates)
+			}
+		})
+	}
+}
+
+func TestAClassThatTheCacheDoesNotShowYetIsFound(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, testClass(nil))
+	claim := testClaim()
+	must(t, b.Claims.Add(claim))
+	b.Start(claim)
+	if pv, _, err := b.attempt(t.Context(), claim.UID); pv == nil || err != nil {
+		t.Errorf("got %v, %v", pv, err)
+	}
+	if creates, _ := b.driver.calls(); creates != 1 {
+		t.Errorf("the driver was called %d times: %v", creates, b.drained())
+	}
+}
+
+func TestNoRequirementWithoutTopologySupport(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	b.SupportsTopology = false
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.driver.created[0].AccessibilityRequirements; got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestADeletedSecretDoesNotStopARetry(t *testing.T) {
+	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"k": []byte("v1")}}
+	b := newBench(t, []answer{unavailable()}, secret)
+	class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"})
+	try := func() { _, _, _ = b.provision(t.Context(), testClaim(), class, "node-1") }
+	try()
+	secret.Data["k"] = []byte("v2")
+	if _, err := b.api.CoreV1().Secrets("vault").Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	try()
+	if err := b.api.CoreV1().Secrets("vault").Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	try()
+	for i, want := range []string{"v1", "v2", "v2"} {
+		if got := b.driver.created[i].Secrets["k"]; got != want {
+			t.Errorf("call %d had %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestMisleadingAllowedTopologiesAreReported(t *testing.T) {
+	allowed := []v1.TopologySelectorTerm{{}}
+	tests := map[string]struct {
+		zones   *zones
+		allowed []v1.TopologySelectorTerm
+		want    string // in the only event; empty for none
+	}{
+		"as they seem":          {zones: inZone("zone-a"), allowed: allowed},
+		"an empty term":         {zones: &zones{}, allowed: allowed, want: "empty term"},
+		"a zone without a node": {zones: &zones{requirement: inZone("zone-x").requirement, deserted: true}, allowed: allowed, want: "zone-x"},
+		"none are given":        {zones: &zones{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+			b.Topology = test.zones
+			class := testClass(nil)
+			class.AllowedTopologies = test.allowed
+			if _, _, err := b.provision(t.Context(), testClaim(), class, ""); err != nil {
+				t.Fatal(err)
+			}
+			events := slices.DeleteFunc(b.drained(), func(event string) bool { return !strings.Contains(event, reasonTopology) })
+			if test.want == "" && len(events) > 0 || test.want != "" && (len(events) != 1 || !strings.Contains(events[0], test.want)) {
+				t.Errorf("events %q, want %q", events, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package claim
+
+import "sync"
+
+// turns starts work so that no namespace keeps the others waiting: those that wait take turns. One has no more than a number of claims under
+// way, and all have twice as many together, even if all of them wait for the driver; but a namespace without any may have one begin beyond
+// that, up to eight times as many.
+type turns struct {
+	each, all, most int
+
+	mu      sync.Mutex
+	total   int
+	running map[string]int
+	waiting map[string][]func()
+	ring    []string // the namespaces of waiting, the next one first
+	working sync.WaitGroup
+}
+
+func newTurns(each int) *turns {
+	return &turns{each: each, all: 2 * each, most: 8 * each, running: map[string]int{}, waiting: map[string][]func(){}}
+}
+
+// add has the work done in a goroutine of its own once it is the namespace's turn. A goroutine that waited for the next claim would keep
+// the stack that the last one needed.
+func (t *turns) add(namespace string, work func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting[namespace]) == 0 {
+		t.ring = append(t.ring, namespace)
+	}
+	t.waiting[namespace] = append(t.waiting[namespace], work)
+	t.start()
+}
+
+// start starts what may be under way. t.mu is held.
+func (t *turns) start() {
+	for {
+		namespace, work := t.next()
+		if work == nil {
+			return
+		}
+		t.total++
+		t.running[namespace]++
+		t.working.Go(func() {
+			defer t.done(namespace)
+			work()
+		})
+	}
+}
+
+// next takes the first work of the first namespace that may have more under way, which is then the last one. t.mu is held.
+func (t *turns) next() (namespace string, work func()) {
+	for i, namespace := range t.ring {
+		if !t.mayStart(t.running[namespace]) {
+			continue
+		}
+		queue := t.waiting[namespace]
+		t.ring = append(t.ring[:i:i], t.ring[i+1:]...)
+		if len(queue) == 1 {
+			delete(t.waiting, namespace)
+		} else {
+			t.waiting[namespace] = queue[1:]
+			t.ring = append(t.ring, namespace)
+		}
+		return namespace, queue[0]
+	}
+	return "", nil
+}
+
+// mayStart says whether a namespace that has so many claims under way may have another one begin. t.mu is held.
+func (t *turns) mayStart(running int) bool {
+	return running < t.each && t.total < t.all || running == 0 && t.total < t.most
+}
+
+func (t *turns) done(namespace string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total--
+	if t.running[namespace]--; t.running[namespace] == 0 {
+		delete(t.running, namespace)
+	}
+	t.start()
+}
+
+// wait returns when nothing is under way or waits.
+func (t *turns) wait() { t.working.Wait() }

@@ -1,0 +1,290 @@
+package claim
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/deletion"
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// What wakes a claim. The caches show a change before these are called.
+
+// Lead says that this process leads from now on.
+func (s *Syncer) Lead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leadingSince = s.Now()
+}
+
+// ShouldStart says whether to begin with a claim that is this provisioner's and has no volume: one that it has begun with is woken by changes.
+func (s *Syncer) ShouldStart(claim *v1.PersistentVolumeClaim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims[claim.UID] != nil {
+		return false
+	}
+	s.reportPopulator(claim)
+	return request.ShouldProvision(claim) && !s.queue.ShuttingDown()
+}
+
+// Start begins with a claim.
+func (s *Syncer) Start(claim *v1.PersistentVolumeClaim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(claim.UID, claim.Namespace)
+}
+
+// begin has a claim looked at that nothing may be remembered of yet. s.mu is held.
+func (s *Syncer) begin(uid types.UID, namespace string) *entry {
+	e := s.claims[uid]
+	if e == nil {
+		e = &entry{namespace: namespace}
+		s.claims[uid] = e
+	}
+	s.wake(uid, e)
+	return e
+}
+
+// Recover has a request of the journal of an earlier process repeated until its outcome is known.
+func (s *Syncer) Recover(r *request.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.claims[r.Claim.UID]; e != nil && (e.request != nil || e.working) {
+		return
+	}
+	e := s.begin(r.Claim.UID, r.Claim.Namespace)
+	e.request, e.recovered, e.unknown, e.mayExist = r, true, true, true
+	if encoded, err := r.Encode(); err == nil {
+		e.bytes = len(encoded)
+	}
+}
+
+// Wake has a claim looked at without regard to its back-off.
+func (s *Syncer) Wake(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.claims[uid]; e != nil {
+		s.wake(uid, e)
+	}
+}
+
+// wake has a claim looked at without regard to its back-off. s.mu is held.
+func (s *Syncer) wake(uid types.UID, e *entry) {
+	e.woken = true
+	s.enqueue(uid)
+}
+
+func (s *Syncer) enqueue(uid types.UID) {
+	s.liveness.Queued(string(uid))
+	s.queue.Add(uid)
+}
+
+// wakeAll wakes the claims of which some fact holds.
+func (s *Syncer) wakeAll(which func(uid types.UID, e *entry) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, e := range s.claims {
+		if which(uid, e) {
+			s.wake(uid, e)
+		}
+	}
+}
+
+// ClaimChanged wakes a claim that has changed. old is nil for one that is new to the cache.
+func (s *Syncer) ClaimChanged(old, claim *v1.PersistentVolumeClaim) {
+	s.reportMigration(claim)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.claims[claim.UID]; e != nil && (!isSame(old, claim) || isOlder(old.ResourceVersion, e.version)) {
+		s.claimChanged(claim.UID)
+	}
+	if !request.NeedsVolume(claim) || old != nil && old.Annotations[request.AnnSelectedNode] != claim.Annotations[request.AnnSelectedNode] {
+		s.wakeSiblings(claim)
+	}
+}
+
+// isSame says whether nothing of a claim has changed that is read of it: its owner would have an attempt made with each change, whatever the
+// back-off is.
+func isSame(old, now *v1.PersistentVolumeClaim) bool {
+	if old == nil {
+		return false
+	}
+	before := *old
+	before.ResourceVersion = now.ResourceVersion
+	return equality.Semantic.DeepEqual(&before, now)
+}
+
+// ClaimGone wakes a claim that no longer exists.
+func (s *Syncer) ClaimGone(claim *v1.PersistentVolumeClaim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claimChanged(claim.UID)
+	s.wakeSiblings(claim)
+}
+
+// claimChanged wakes a claim. An open request stays what it is, so that is no reason to repeat it; but a volume that waits to be saved may not
+// be needed any more. s.mu is held.
+func (s *Syncer) claimChanged(uid types.UID) {
+	e := s.claims[uid]
+	if e == nil {
+		return
+	}
+	claim := s.cached(uid)
+	isWanted := claim != nil && request.NeedsVolume(claim)
+	if e.request == nil || e.volume != nil && !e.working && (e.failure.awaitsSibling() || !isWanted) {
+		s.wake(uid, e)
+	}
+}
+
+// PodGone wakes the claims of a Pod that waits for none of them any more.
+func (s *Syncer) PodGone(pod *watch.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wakeClaims(pod, "")
+}
+
+// VolumeChanged has the claim of a PersistentVolume looked at: it may be the one that an attempt is to lead to.
+func (s *Syncer) VolumeChanged(pv *v1.PersistentVolume) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if uid := request.ClaimUID(pv); s.claims[uid] != nil {
+		s.enqueue(uid)
+	}
+}
+
+// VolumeGone wakes the claim of a PersistentVolume that no longer exists: it may need another one.
+func (s *Syncer) VolumeGone(pv *v1.PersistentVolume) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uid := request.ClaimUID(pv)
+	e, claim := s.claims[uid], s.cached(uid)
+	switch {
+	case e != nil && e.request == nil && e.pv == pv.Name:
+		s.wake(uid, e)
+	case e == nil && claim != nil && request.IsOurs(claim, s.DriverName) && request.ShouldProvision(claim):
+		s.begin(uid, claim.Namespace).pv = pv.Name
+	}
+}
+
+// ClassChanged wakes the claims of a class.
+func (s *Syncer) ClassChanged(class string) {
+	s.wakeAll(func(uid types.UID, e *entry) bool {
+		if e.request != nil {
+			return e.request.Class.Name == class
+		}
+		claim := s.cached(uid)
+		return claim != nil && request.ClassName(claim) == class
+	})
+}
+
+// ClassGone ends the metrics of a class, and wakes its claims.
+func (s *Syncer) ClassGone(class string) {
+	s.ClassChanged(class)
+	s.metrics.forget(class)
+}
+
+// NodeChanged wakes the claims that a change of the node's topology may help: those for which it was selected, whatever the last attempt failed
+// by, and those that wait for any node.
+func (s *Syncer) NodeChanged(node string) {
+	s.wakeAll(func(uid types.UID, e *entry) bool {
+		if e.request != nil || e.failure == nil && !e.working {
+			return false
+		}
+		reason, ok := topology.ReasonOf(e.failure.cause())
+		claim := s.cached(uid)
+		return ok && reason == topology.NoTopology || claim != nil && claim.Annotations[request.AnnSelectedNode] == node
+	})
+}
+
+// DriverBack wakes the claims that may wait for the driver.
+func (s *Syncer) DriverBack() {
+	s.wakeAll(func(_ types.UID, e *entry) bool { return e.request != nil || e.failure != nil && e.failure.quiet })
+}
+
+// EndRequested has an operator's request to end a record granted or rejected.
+func (s *Syncer) EndRequested(key, reason string) {
+	uid := types.UID(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.claims[uid]; e != nil && e.request != nil {
+		s.enqueue(uid)
+		return
+	}
+	s.rejectEnd(uid, nil, reason, "nothing is under way for it")
+}
+
+// Settle returns nil once no attempt is under way and the journal has no record of the claim: after a crash, a record would have a deleted
+// volume made again. An attempt that is under way is woken: its outcome is known, for its volume exists.
+func (s *Syncer) Settle(ctx context.Context, claim types.UID) error {
+	if s.isUnderWay(claim) {
+		return deletion.ErrUnderWay
+	}
+	return s.Journal.Flush(ctx, string(claim))
+}
+
+func (s *Syncer) isUnderWay(claim types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.claims[claim]
+	if e == nil || e.request == nil && !e.working {
+		return false
+	}
+	s.wake(claim, e)
+	return true
+}
+
+// Open returns the number of volumes under way, and how many of them are of unknown outcome.
+func (s *Syncer) Open() (all, unknown int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.claims {
+		if e.request != nil {
+			all++
+		}
+		if e.unknown && e.volume == nil {
+			unknown++
+		}
+	}
+	return all, unknown
+}
+
+// Requests returns the open requests.
+func (s *Syncer) Requests() []*request.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var open []*request.Request
+	for _, e := range s.claims {
+		if e.request != nil {
+			open = append(open, e.request)
+		}
+	}
+	return open
+}
+
+// claimNamed returns a claim as the cache shows it, nil for none.
+func (s *Syncer) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
+	object, exists, err := s.Claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
+	if err != nil || !exists {
+		return nil
+	}
+	return object.(*v1.PersistentVolumeClaim)
+}
+
+// volumeOf returns the PersistentVolume that a claim is bound to, nil for none that the cache shows.
+func (s *Syncer) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+	if claim == nil || claim.Spec.VolumeName == "" {
+		return nil
+	}
+	object, exists, err := s.Volumes.GetByKey(claim.Spec.VolumeName)
+	if err != nil || !exists {
+		return nil
+	}
+	return object.(*v1.PersistentVolume)
+}

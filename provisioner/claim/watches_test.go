@@ -1,0 +1,248 @@
+package claim
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// takeAll empties the queue, and has each claim looked at.
+func (b *bench) takeAll(t *testing.T) {
+	t.Helper()
+	for b.queue.Len() > 0 {
+		b.next(t.Context())
+	}
+}
+
+func TestAClaimWithAVolumeGetsNoOther(t *testing.T) {
+	for what, test := range map[string]struct {
+		claim *v1.PersistentVolumeClaim // as the cache shows it; nil for none
+		state string
+	}{
+		"a claim that is still shown without": {testClaim(), "saved"},
+		"a claim that is not shown at all":    {nil, "none"},
+		"a claim that is shown bound":         {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), "none"},
+		"another claim of the same name":      {testClaim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "other", "d-0" }), "none"},
+	} {
+		b := newBench(t, []answer{made("d-2", 0, "zone-a")})
+		must(t, b.Classes.Add(testClass(nil)))
+		if test.claim != nil {
+			must(t, b.Claims.Add(test.claim))
+		}
+		pv := testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable })
+		must(t, b.Volumes.Add(pv))
+		b.VolumeChanged(pv)
+		b.Start(testClaim())
+		_, _, _ = b.attempt(t.Context(), "0f1e")
+		if got := b.state("0f1e"); got != test.state || len(b.driver.created) > 0 {
+			t.Errorf("%s: it is %s and the driver was asked %d times, want %s and never", what, got, len(b.driver.created), test.state)
+		}
+	}
+}
+
+// A claim that is not bound yet gets another PersistentVolume for one that goes, which nobody here may have made; one that is bound doesn't.
+func TestALostVolumeOfAnUnknownClaimIsReplaced(t *testing.T) {
+	for what, test := range map[string]struct {
+		change func(*v1.PersistentVolumeClaim)
+		calls  int
+	}{
+		"not bound": {func(*v1.PersistentVolumeClaim) {}, 1},
+		"bound":     {func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }, 0},
+		"another's": {func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" }, 0},
+		"new":       {func(c *v1.PersistentVolumeClaim) { c.UID = "other" }, 0},
+	} {
+		b := newBench(t, []answer{made("d-2", 0, "zone-a")})
+		claim := testClaim(test.change)
+		claim.CreationTimestamp = metav1.NewTime(b.clock.Add(time.Hour))
+		must(t, b.Classes.Add(testClass(nil)))
+		must(t, b.Claims.Add(claim))
+		must(t, b.api.Tracker().Add(claim))
+		b.Lead()
+		b.VolumeGone(testVolume("d-1"))
+		b.takeAll(t)
+		if calls := len(b.driver.created); calls != test.calls {
+			t.Errorf("%s: the driver was asked %d times, want %d", what, calls, test.calls)
+		}
+		for _, first := range b.driver.first {
+			if first {
+				t.Errorf("%s: it was said to be the first call, though there was a volume", what)
+			}
+		}
+	}
+}
+
+// Only the PersistentVolume that stood for a claim makes way for another one.
+func TestAnotherVolumeThatGoesWakesNoClaim(t *testing.T) {
+	b := newBench(t, []answer{made("d-1", 0, "zone-a")})
+	if pv, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); pv == nil || err != nil {
+		t.Fatalf("got %v, %v", pv, err)
+	}
+	b.takeAll(t) // that it was started
+	b.VolumeGone(testVolume("d-0"))
+	if n := b.queue.Len(); n != 0 {
+		t.Errorf("%d claims are woken by a PersistentVolume that did not stand for it", n)
+	}
+	b.VolumeGone(testVolume("d-1"))
+	if n := b.queue.Len(); n != 1 {
+		t.Errorf("%d claims are woken by the one that did", n)
+	}
+}
+
+func TestARecoveredClaimThatGoesBeforeTheLeadIsGone(t *testing.T) {
+	b := newBench(t, []answer{refused(codes.InvalidArgument)})
+	r := b.journalled(t, testClaim(), testClass(nil))
+	must(t, b.Claims.Add(testClaim()))
+	b.Recover(r)
+	must(t, b.Claims.Delete(testClaim())) // no event tells of it
+	b.Lead()
+	b.takeAll(t)
+	if state := b.state("0f1e"); state != "none" {
+		t.Errorf("after the driver's refusal it is %s", state)
+	}
+}
+
+func TestAClaimThatGoesBeforeItsTurnIsForgotten(t *testing.T) {
+	b := newBench(t, []answer{made("d-1", 0, "zone-a")})
+	must(t, b.Classes.Add(testClass(nil)))
+	must(t, b.Claims.Add(testClaim()))
+	b.Start(testClaim())
+	must(t, b.Claims.Delete(testClaim())) // no event tells of it
+	b.takeAll(t)
+	if state, calls := b.state("0f1e"), len(b.driver.created); state != "none" || calls != 0 {
+		t.Errorf("it is %s, and the driver was asked %d times", state, calls)
+	}
+}
+
+// What an informer delivers again wakes no claim, and neither does a change of another class or of a node that a claim doesn't wait for.
+func TestOnlyWhatAClaimWaitsForWakesIt(t *testing.T) {
+	b := newBench(t, nil)
+	b.RetryStart, b.RetryMax = time.Hour, time.Hour
+	b.zones.err = &topology.Error{Reason: topology.NodeUnready}
+	claim, class := testClaim(), testClass(nil)
+	must(t, b.Classes.Add(class))
+	must(t, b.Claims.Add(claim))
+	b.Start(claim)
+	b.takeAll(t)
+	if state := b.state(claim.UID); state != "waiting" {
+		t.Fatalf("it is %s", state)
+	}
+	wakes := func(what string, want int, do func()) {
+		t.Helper()
+		if do(); b.queue.Len() != want {
+			t.Errorf("%s: %d claims are woken, want %d", what, b.queue.Len(), want)
+		}
+		b.takeAll(t)
+	}
+	resynced := func() { b.ClaimChanged(claim, claim) }
+	wakes("its node", 1, func() { b.NodeChanged("node-1") })
+	wakes("another node", 0, func() { b.NodeChanged("node-2") })
+	wakes("its class", 1, func() { b.ClassChanged("essd") })
+	wakes("another class", 0, func() { b.ClassChanged("ssd") })
+	wakes("the same claim again", 0, resynced)
+	b.zones.err = &topology.Error{Reason: topology.NoTopology}
+	wakes("its class again", 1, func() { b.ClassChanged("essd") })
+	wakes("any node, for which it waits now", 1, func() { b.NodeChanged("node-2") })
+	wakes("the same claim once more", 0, resynced)
+	b.zones.err = nil
+	b.driver.creates = []answer{unavailable()}
+	wakes("its node, where the driver is asked", 1, func() { b.NodeChanged("node-1") })
+	wakes("its node, though a volume may be made", 0, func() { b.NodeChanged("node-1") })
+	wakes("another node, though a volume may be made", 0, func() { b.NodeChanged("node-2") })
+}
+
+func TestANoteOnAClaimIsNoChange(t *testing.T) {
+	b := newBench(t, []answer{refused(codes.InvalidArgument)})
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	seen := testClaim()
+	for n, test := range []struct {
+		change func(*v1.PersistentVolumeClaim)
+		calls  int
+	}{
+		{func(c *v1.PersistentVolumeClaim) { c.Annotations["note"] = "1" }, 1},
+		{func(c *v1.PersistentVolumeClaim) { c.Labels = map[string]string{"note": "1"} }, 1},
+		{func(c *v1.PersistentVolumeClaim) { c.Finalizers = []string{"example.com/1"} }, 1},
+		{func(c *v1.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("30Gi")
+		}, 2},
+	} {
+		old, now := seen.DeepCopy(), seen.DeepCopy()
+		now.ResourceVersion = strconv.Itoa(2000 + n)
+		test.change(now)
+		for _, claim := range []*v1.PersistentVolumeClaim{old, now} {
+			b.TrimClaim(claim)
+		}
+		must(t, b.Claims.Update(now))
+		b.ClaimChanged(old, now)
+		_, _, _ = b.attempt(t.Context(), now.UID)
+		if calls, _ := b.driver.calls(); calls != test.calls {
+			t.Errorf("after %v: %d CreateVolume calls, want %d", now, calls, test.calls)
+		}
+	}
+}
+
+func TestAResyncDoesNotEndTheBackOff(t *testing.T) {
+	b := newBench(t, []answer{refused(codes.Internal)})
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	shown := b.cached("0f1e")
+	for _, test := range []struct {
+		version, size string
+		calls         int
+	}{{shown.ResourceVersion, "20Gi", 1}, {"1008", "30Gi", 2}, {"1008", "30Gi", 2}} {
+		claim := shown.DeepCopy()
+		claim.ResourceVersion = test.version
+		claim.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse(test.size)
+		must(t, b.Claims.Update(claim))
+		b.ClaimChanged(shown, claim)
+		shown = claim
+		_, _, _ = b.attempt(t.Context(), claim.UID)
+		if calls, _ := b.driver.calls(); calls != test.calls {
+			t.Errorf("version %s was shown: %d calls, want %d", test.version, calls, test.calls)
+		}
+	}
+}
+
+func TestOnlyItsOwnVolumeEndsAnAttempt(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotation string
+		open       int
+	}{
+		"its own":         {"disk-0f1e", 0},
+		"somebody else's": {"", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{unavailable()})
+			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })
+			must(t, b.Volumes.Add(pv))
+			b.VolumeChanged(pv)
+			_, _, _ = b.attempt(t.Context(), "0f1e")
+			if open := b.open(); open != c.open {
+				t.Errorf("%d volumes are under way, want %d", open, c.open)
+			}
+		})
+	}
+}
+
+func TestNoAttemptBeginsWhileDraining(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	must(t, b.Classes.Add(testClass(nil)))
+	must(t, b.Claims.Add(testClaim()))
+	b.queue.ShutDown()
+	if b.ShouldStart(testClaim()) {
+		t.Error("a claim was taken")
+	}
+	b.Start(testClaim())
+	b.work(t.Context(), types.UID("0f1e"))
+	if calls, _ := b.driver.calls(); calls != 0 {
+		t.Error("the driver was asked")
+	}
+}
