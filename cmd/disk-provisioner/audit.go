@@ -88,7 +88,8 @@ func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (i
 	}
 	defer func() { _ = driver.Close() }()
 	found, err := provisioner.RunAudit(ctx, provisioner.Config{
-		Config: claim.Config{Options: request.Options{DriverName: driver.Name()}, Timeout: o.timeout}, Namespace: o.namespace, DriverListsVolumes: driver.Can().ListVolumes,
+		Config:    claim.Config{Options: request.Options{DriverName: driver.Name()}, Timeout: o.timeout},
+		Namespace: o.namespace, DriverListsVolumes: driver.Can().ListVolumes,
 	}, client, driver, o.clusterID, func(ctx context.Context, found int) error {
 		_, _ = fmt.Fprintf(diagnostics, "%d found; they are read again in %s, so that nothing is named that is being made or deleted\n", found, o.confirm)
 		return sleep.For(ctx, o.confirm)

@@ -154,7 +154,8 @@ func (c journalCommand) do(ctx context.Context, args []string, out, help io.Writ
 	if err != nil {
 		return err
 	}
-	journal, err := provisioner.ReadJournal(ctx, provisioner.Config{Config: claim.Config{Options: request.Options{DriverName: o.driver}}, Namespace: o.namespace}, client)
+	config := provisioner.Config{Config: claim.Config{Options: request.Options{DriverName: o.driver}}, Namespace: o.namespace}
+	journal, err := provisioner.ReadJournal(ctx, config, client)
 	if err != nil {
 		return err
 	}

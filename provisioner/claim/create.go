@@ -237,8 +237,8 @@ func (t *task) refused(err error, called time.Time) error {
 	}
 	t.metrics.answered(asked.Class.Name, meaning)
 	f := &failure{kind: failed, err: fmt.Errorf("CreateVolume %s: %w", asked.Create.Name, err)}
-	switch {
-	case meaning == maybeVolume:
+	switch meaning {
+	case maybeVolume:
 		t.mayExist, t.unknown = true, true
 		f.kind = unknown
 		switch {
@@ -248,7 +248,7 @@ func (t *task) refused(err error, called time.Time) error {
 			f.most = longestWait
 		}
 		return f
-	case meaning == notSent:
+	case notSent:
 		if !t.unknown {
 			t.close()
 		}

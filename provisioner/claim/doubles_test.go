@@ -33,11 +33,10 @@ const testUID = types.UID("0f1e")
 // test answers it.
 type stage struct {
 	*Syncer
-	now      time.Time
-	done     func(what string) // is called with what is done to the world
-	judged   judgement
-	end      string // why an operator wants the record ended
-	rejected bool
+	now    time.Time
+	done   func(what string) // is called with what is done to the world
+	judged judgement
+	end    string // why an operator wants the record ended
 
 	questions chan *question
 	ended     chan struct{}
@@ -67,8 +66,8 @@ func newStage(config Config, now time.Time, done func(string)) *stage {
 		Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
 		Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	})
-	g.Syncer.queue.ShutDown()
-	g.Syncer.queue, g.api, g.resolver, g.siblings = stageQueue{g: g}, stageAPI{g}, stageResolver{g}, stageSiblings{g}
+	g.queue.ShutDown()
+	g.queue, g.api, g.resolver, g.siblings = stageQueue{g: g}, stageAPI{g}, stageResolver{g}, stageSiblings{g}
 	g.reportConflict = func(context.Context, *request.Request) { done("ReportConflict") }
 	return g
 }
@@ -92,13 +91,6 @@ func (g *stage) await() {
 	case g.pending = <-g.questions:
 	case <-g.ended:
 		g.working = false
-	}
-}
-
-// run works until a question is asked or nothing is queued.
-func (g *stage) run() {
-	for g.queued && !g.working {
-		g.begin()
 	}
 }
 

@@ -107,7 +107,9 @@ func (s *cacheResolver) resolve(ctx context.Context, claim *v1.PersistentVolumeC
 }
 
 // complete reads what a plan needs of other objects.
-func (s *cacheResolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, plan *request.Plan) (*request.Request, error) {
+func (s *cacheResolver) complete(
+	ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, plan *request.Plan,
+) (*request.Request, error) {
 	var in request.Inputs
 	var err error
 	if in.NamespaceLabels, err = s.namespaceLabels(ctx, claim.Namespace); err != nil {
@@ -175,7 +177,9 @@ func bindsLate(class *storagev1.StorageClass) bool {
 }
 
 // withTemplateAnnotations returns the claim with the annotations that the class's Secrets are named by, which the cache doesn't keep.
-func (s *cacheResolver) withTemplateAnnotations(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) (*v1.PersistentVolumeClaim, error) {
+func (s *cacheResolver) withTemplateAnnotations(
+	ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) (*v1.PersistentVolumeClaim, error) {
 	keys := request.TemplateAnnotations(class)
 	if len(keys) == 0 {
 		return claim, nil

@@ -478,7 +478,7 @@ func (s *scenario) resolved(a *arguments, err error) (any, error) {
 	}
 }
 
-func (s *scenario) answered(a *arguments, err error) (any, error) {
+func (s *scenario) answered(a *arguments, failed error) (any, error) {
 	if name := a.value("code"); name != "" {
 		code, err := codeNamed(name)
 		if err != nil {
@@ -491,13 +491,14 @@ func (s *scenario) answered(a *arguments, err error) (any, error) {
 		return answered.Err(), nil
 	}
 	if a.has("not-asked") {
-		return &csiconn.NotAsked{Err: err}, nil
+		return &csiconn.NotAsked{Err: failed}, nil
 	}
-	if err != nil {
-		return err, nil
+	if failed != nil {
+		return failed, nil //nolint:nilerr // it is the answer
 	}
 	size := int64(20)
 	if text := a.value("size"); text != "" {
+		var err error
 		if size, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return nil, err
 		}

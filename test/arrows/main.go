@@ -94,8 +94,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", ecsSDK, "k8s.io/cli-runtime"},
 	},
 	"explain/inventory": {
-		allowed: []string{module + "/internal/audit", module + "/internal/escape", module + "/internal/podclaims", module + "/provisioner/request", "k8s.io/api",
-			"k8s.io/apimachinery"},
+		allowed: []string{module + "/internal/audit", module + "/internal/escape", module + "/internal/podclaims", module + "/provisioner/request",
+			"k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver"},
 	},
 	"explain/usage": {},
