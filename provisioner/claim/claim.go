@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -148,18 +149,30 @@ type Syncer struct {
 	turns          *turns
 	liveness       *liveness.Monitor
 
-	mu     sync.Mutex // held but while task.ask waits
+	mu     sync.Mutex // of all below; a task holds it except while task.ask waits
 	claims map[types.UID]*entry
 	// leadingSince is when this process began to lead; zero: it doesn't.
 	leadingSince time.Time
+
+	openVolumes, unknownVolumes atomic.Int64 // see counts: metrics are read without the lock
 }
 
 // entry is a claim that this process works on or remembers.
 type entry struct {
 	memory
 	namespace string
-	working   bool // a task is under way
-	bytes     int  // of the open request in the journal
+	working   bool   // a task is under way
+	bytes     int    // of the open request in the journal
+	class     string // of the claim, as the last task saw it
+	node      string // that was selected then; empty for none
+	began     time.Time
+	counted   counts // of this claim in openVolumes and unknownVolumes
+}
+
+// counts are numbers of volumes.
+type counts struct {
+	open    int64 // under way
+	unknown int64 // of unknown outcome
 }
 
 // New returns a Syncer that does nothing yet.
@@ -187,7 +200,7 @@ func (s *Syncer) Run(ctx context.Context) {
 		if shutdown {
 			break
 		}
-		s.turns.add(s.namespaceOf(uid), func() {
+		s.turns.add(s.turnOf(uid), func() {
 			defer s.queue.Done(uid)
 			s.work(context.WithoutCancel(ctx), uid)
 		})
@@ -198,13 +211,33 @@ func (s *Syncer) Run(ctx context.Context) {
 // CheckLiveness returns an error if the queue was not served for longer than limit.
 func (s *Syncer) CheckLiveness(limit time.Duration) error { return s.liveness.Check(limit) }
 
-func (s *Syncer) namespaceOf(uid types.UID) string {
+// turnOf returns whose turn a claim waits for: its namespace's or, if its volume is made, that of such claims of the namespace, for they do not
+// wait for the driver.
+func (s *Syncer) turnOf(uid types.UID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.claims[uid]; e != nil {
+	switch e := s.claims[uid]; {
+	case e == nil:
+		return ""
+	case e.volume != nil:
+		return e.namespace + "/made"
+	default:
 		return e.namespace
 	}
-	return ""
+}
+
+// recount keeps the numbers of volumes under way. s.mu is held.
+func (s *Syncer) recount(e *entry) {
+	var now counts
+	if e.request != nil {
+		now.open = 1
+		if e.unknown && e.volume == nil {
+			now.unknown = 1
+		}
+	}
+	s.openVolumes.Add(now.open - e.counted.open)
+	s.unknownVolumes.Add(now.unknown - e.counted.unknown)
+	e.counted = now
 }
 
 // work syncs a claim, and has it queued again. What is queued when the process ends is left to the next one.
@@ -220,7 +253,7 @@ func (s *Syncer) work(ctx context.Context, uid types.UID) {
 		return
 	}
 	e.working = true
-	defer func() { e.working = false }()
+	defer func() { e.working = false; s.recount(e) }()
 	defer func() {
 		if r := recover(); r != nil {
 			klog.ErrorS(nil, "A panic while provisioning", "claim", uid, "panic", r, "stack", string(debug.Stack()))
@@ -235,6 +268,7 @@ func (s *Syncer) work(ctx context.Context, uid types.UID) {
 // ask does what waits for somebody else, without the lock, within a time that does not depend on whom is asked. A panic is an error: what
 // it has come to is unknown.
 func (t *task) ask(do func(ctx context.Context) error) (err error) {
+	t.recount(t.entry)
 	t.mu.Unlock()
 	defer t.mu.Lock()
 	defer t.liveness.Progressed()

@@ -50,13 +50,14 @@ func (t *task) prepare() error {
 	if err := t.readSecrets(asked); err != nil {
 		return err
 	}
+	passed := t.Now()
 	if err := t.checkStock(asked, t.Refusals.Ask(wantOf(asked))); err != nil {
 		return err
 	}
 	if err := t.protect(asked); err != nil {
 		return err
 	}
-	return t.record(asked)
+	return t.record(asked, passed)
 }
 
 // checkVolume asks the API server whether the claim is without the PersistentVolume that it has had and that the cache doesn't show: it
@@ -126,25 +127,21 @@ func (t *task) protect(asked *request.Request) error {
 		return nil
 	}
 	err := t.ask(func(ctx context.Context) error { return t.Protection.Protect(ctx, asked.Claim) })
-	if err == nil && t.isUnneeded() {
+	if t.isUnneeded() {
 		err = errChanged
 	}
 	if err != nil {
 		t.Protection.Unprotect(t.uid)
 	}
-	if t.isUnneeded() {
-		return errChanged
-	}
 	return err
 }
 
-// record opens the request: it returns nil once the journal has it.
-func (t *task) record(asked *request.Request) error {
+// record opens the request, which has passed the refusals that are remembered at the given time: it returns nil once the journal has it.
+func (t *task) record(asked *request.Request, passed time.Time) error {
 	encoded, err := asked.Encode()
 	if err == nil {
 		err = t.checkShare(len(encoded))
 	}
-	passed := t.Now()
 	t.request, t.bytes = asked, len(encoded)
 	if err == nil {
 		err = t.ask(func(ctx context.Context) error { return t.Journal.Put(ctx, string(t.uid), encoded) })
@@ -209,9 +206,7 @@ func (t *task) create() error {
 		return t.discardMisfit(response.GetVolume().GetVolumeId(), err)
 	}
 	t.volume, t.since, t.failure = response.GetVolume(), t.Now(), nil
-	if t.siblings.judge(asked, t.volume).refused == nil { // else there was not enough for the Pod
-		t.Refusals.Served(wantOf(asked))
-	}
+	t.Refusals.Served(wantOf(asked), called)
 	t.siblings.wake(t.claim)
 	return nil
 }
@@ -286,7 +281,16 @@ func (t *task) discardMisfit(id string, misfit error) error {
 		t.metrics.answered(t.request.Class.Name, maybeVolume)
 		return f
 	}
-	if left := t.deleteUnowned(id, t.recovered, t.metrics.deleted); left != nil {
+	left := t.deleteUnowned(id, t.recovered, t.metrics.deleted)
+	switch {
+	case left == nil:
+	case (isKept(left) || isOwned(left)) && !t.isWanted(): // nobody needs another one
+		if isKept(left) {
+			t.reportKept(id, left)
+		}
+		t.close()
+		return errChanged
+	default:
 		t.metrics.answered(t.request.Class.Name, maybeVolume)
 		t.event(t.claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", misfit, id, left)
 		return f
@@ -309,9 +313,9 @@ type keptError struct{ err error }
 func (e *keptError) Error() string { return e.err.Error() }
 
 // deleteUnowned deletes a volume that was made for the claim, and returns an *ownedError if a PersistentVolume stands for it, and a *keptError
-// if it may have been used: proven says that it is kept unless the driver proves that it was not.
-func (t *task) deleteUnowned(id string, proven bool, count prometheus.Counter) error {
-	if proven && !t.DriverKnowsUse {
+// if it may have been used: needsProof says that it is kept unless the driver proves that it was not.
+func (t *task) deleteUnowned(id string, needsProof bool, count prometheus.Counter) error {
+	if needsProof && !t.DriverKnowsUse {
 		return &keptError{fmt.Errorf("driver %s does not tell whether it was ever used", t.DriverName)}
 	}
 	secrets := t.secrets

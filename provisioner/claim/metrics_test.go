@@ -187,3 +187,18 @@ func TestOnlyClassesThatExistHaveSeries(t *testing.T) {
 		t.Errorf("%d series are left of a class that is gone", all-one)
 	}
 }
+
+// A scrape that waited for the lock would wait for ever: what holds it may wait for the scrape to end.
+func TestMetricsAreReadWithoutTheLock(t *testing.T) {
+	b := newBench(t, nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done := make(chan error, 1)
+	go func() { _, err := b.registry.Gather(); done <- err }()
+	select {
+	case err := <-done:
+		must(t, err)
+	case <-time.After(30 * time.Second):
+		t.Error("it waits")
+	}
+}

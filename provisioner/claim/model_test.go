@@ -487,7 +487,7 @@ func (w *world) resolve(claim *v1.PersistentVolumeClaim) any {
 		}[w.random.IntN(9)]
 	}
 	r := w.requestOf(claim)
-	if w.Refusals.Served(wantOf(r)); w.chance(.1) {
+	if w.Refusals.Served(wantOf(r), w.now); w.chance(.1) {
 		w.Refusals.Refused(wantOf(r), w.now)
 	}
 	return r

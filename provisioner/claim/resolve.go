@@ -131,7 +131,9 @@ func (s *cacheResolver) complete(
 	if in.MutableParameters, err = s.attributes(ctx, claim); err != nil {
 		return nil, err
 	}
-	return plan.Request(in), nil
+	asked := plan.Request(in)
+	asked.Claim = claim // as the cache shows it, so that a change can be told
+	return asked, nil
 }
 
 // errNoClass says that a class does not exist.

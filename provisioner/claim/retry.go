@@ -49,7 +49,7 @@ const (
 	held
 	// returns: the claim returns to the scheduler, which selects another node.
 	returns
-	// keepsNode: it does, and the selected node could not be removed yet.
+	// keepsNode: it was to return to the scheduler, and the selected node could not be removed yet.
 	keepsNode
 )
 
@@ -60,14 +60,6 @@ func (f *failure) Unwrap() error { return f.err }
 // isLike says whether another failure is of the same kind.
 func (f *failure) isLike(other *failure) bool {
 	return other != nil && f.kind == other.kind && f.node == other.node
-}
-
-// cause returns the error, nil without a failure.
-func (f *failure) cause() error {
-	if f == nil {
-		return nil
-	}
-	return f.err
 }
 
 // awaitsSibling says whether another claim of the Pod is waited for.
@@ -87,8 +79,7 @@ func (t *task) fail(err error) time.Duration {
 	case errors.Is(err, errChanged), t.saved() != nil:
 		return t.soon()
 	case errors.Is(err, errBehind):
-		t.notBefore = t.Now().Add(cacheLag)
-		return cacheLag
+		return t.awaitCache()
 	case errors.Is(err, errNotOurs):
 		return t.idle()
 	case errors.Is(err, errGone):
@@ -105,6 +96,13 @@ func (t *task) fail(err error) time.Duration {
 		return t.reschedule(f)
 	}
 	return t.retry(f)
+}
+
+// awaitCache waits for a watch, and then does without it: a restored API server may have older versions than what it showed before.
+func (t *task) awaitCache() time.Duration {
+	klog.V(2).InfoS("The cache is behind the API server", "claim", klog.KObj(t.claim), "version", t.version)
+	t.version, t.notBefore = "", t.Now().Add(cacheLag)
+	return cacheLag
 }
 
 // idle waits for a change of the claim or its class.
@@ -211,7 +209,7 @@ func (t *task) rest() time.Duration { return t.restOf(true) }
 
 func (t *task) restOf(notify bool) time.Duration {
 	now := t.Now()
-	left := t.notBefore.Sub(now)
+	left := max(t.notBefore.Sub(now), time.Millisecond) // time has passed since it was looked at
 	if f := t.failure; f != nil && f.quiet {
 		due := t.since.Add(notifyAfter)
 		switch {
@@ -230,7 +228,6 @@ func (t *task) reschedule(f *failure) time.Duration {
 	if node == "" || !t.isWanted() {
 		return t.retry(&failure{kind: failed, err: f.err})
 	}
-	t.siblings.wake(t.claim)
 	var version string
 	err := t.ask(func(ctx context.Context) (err error) {
 		version, err = t.api.removeSelectedNode(ctx, t.claim, node)
@@ -238,13 +235,19 @@ func (t *task) reschedule(f *failure) time.Duration {
 	})
 	switch {
 	case !t.isWanted():
+		t.siblings.wake(t.claim)
 		return t.forget()
-	case err != nil:
+	case err != nil: // and so the siblings are told
 		return t.retry(&failure{kind: keepsNode, err: fmt.Errorf("%w; the claim can't return to the scheduler yet: %w", f.err, err)})
 	}
 	t.metrics.rescheduled(f.err)
 	t.count(f.err)
 	t.notify(f)
+	t.siblings.wake(t.claim)
 	t.version, t.failures = version, 0
+	if version == "" { // the claim is gone, which the cache is about to show
+		t.failure, t.woken = nil, false
+		return t.awaitCache()
+	}
 	return t.idle()
 }

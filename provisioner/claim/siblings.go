@@ -79,6 +79,7 @@ func (t *task) discard(cause error) error {
 	made := t.volume
 	cause = fmt.Errorf("volume %s was made for node %s and is deleted: %w", made.VolumeId, t.request.Node, cause)
 	t.volume = nil // what becomes of it is unknown until it is deleted
+	t.discards++   // if the answer is lost, too
 	switch err := t.deleteUnowned(made.VolumeId, t.recovered, t.metrics.discarded); {
 	case isOwned(err), isKept(err):
 		t.volume = made
@@ -86,7 +87,6 @@ func (t *task) discard(cause error) error {
 	case err != nil: // the same request finds out whether it is gone
 		return &failure{kind: unknown, err: fmt.Errorf("%w; it could not be deleted yet: %w", cause, err)}
 	}
-	t.discards++
 	t.close()
 	return &failure{kind: returns, err: cause}
 }
@@ -143,7 +143,7 @@ const (
 func (e *entry) progress() progress {
 	f := e.failure
 	switch {
-	case e.pv != "" || e.volume != nil:
+	case e.volume != nil, e.pv != "" && f == nil && !e.working: // else its PersistentVolume may have gone
 		return isMade
 	case e.working || e.request != nil:
 		return underWay

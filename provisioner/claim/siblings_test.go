@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -497,5 +498,23 @@ func TestAVolumeIsNotHeldForAClaimWithoutANode(t *testing.T) {
 	g.next(t.Context())
 	if g.wantStates("saved", "none"); g.savedVolumes() != 1 {
 		t.Errorf("%d volumes are saved", g.savedVolumes())
+	}
+}
+
+// After a refusal that is over, the call of one claim that finds out whether there is stock again is no refusal of the others of its Pod.
+func TestAClaimThatIsAskedAgainRefusesNoSibling(t *testing.T) {
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")}, podWith("web-0", "data", "logs"))
+	data, logs := g.claim("data"), g.claim("logs")
+	want, ok := (&podClaims{g.Syncer}).wantOf(data, "node-1")
+	if !ok {
+		t.Fatal("the caches don't show what is wanted")
+	}
+	g.Refusals.Refused(want, g.clock)
+	g.clock = g.clock.Add(stock.FirstPause)
+	g.start(data)
+	g.start(logs)
+	g.wantStates("saved", "saved")
+	if creates, deletes := g.driver.calls(); creates != 2 || deletes != 0 {
+		t.Errorf("%d volumes were made and %d deleted", creates, deletes)
 	}
 }

@@ -42,14 +42,16 @@ type task struct {
 	ctx   context.Context
 	uid   types.UID
 	claim *v1.PersistentVolumeClaim // that the open request is for, else as the cache showed it at the beginning; nil for none
-	began time.Time
-	made  *v1.PersistentVolume // that save has written
+	made  *v1.PersistentVolume      // that save has written
 }
 
 func (s *Syncer) newTask(ctx context.Context, uid types.UID, e *entry) *task {
-	t := &task{Syncer: s, entry: e, ctx: ctx, uid: uid, began: s.Now()}
+	t := &task{Syncer: s, entry: e, ctx: ctx, uid: uid}
 	if t.claim = t.cached(); t.request != nil {
 		t.claim = t.request.Claim
+	}
+	if t.claim != nil {
+		e.class, e.node = request.ClassName(t.claim), t.claim.Annotations[request.AnnSelectedNode]
 	}
 	return t
 }
@@ -62,13 +64,16 @@ func (t *task) sync() (again time.Duration) {
 	case t.request == nil && !t.isWanted():
 		return t.forget()
 	case t.request == nil && t.hasVolume():
-		return 0 // until the claim is bound or the volume goes
+		return lookAgain // or once the claim is bound or the volume goes
 	case t.endAsRequested():
 		return t.forget()
 	case !t.isDue():
 		return t.rest()
 	}
 	t.woken = false
+	if t.volume == nil {
+		t.began = t.Now()
+	}
 	for _, step := range []func() error{t.prepare, t.create, t.hold, t.save} {
 		if err := step(); err != nil {
 			return t.fail(err)
@@ -87,8 +92,11 @@ var errBehind = errors.New("the cache is behind the API server")
 // neither that an object came nor that it went.
 const cacheLag = time.Minute
 
+// lookAgain is how often a claim is looked at that has a volume and is not bound to it.
+const lookAgain = 15 * time.Minute
+
 // errNotOurs ends an attempt for a claim that is not for this provisioner at present, or has no selected node.
-var errNotOurs = errors.New("the claim is not this provisioner's to provision at present")
+var errNotOurs = errors.New("the claim has no selected node, or is not for this provisioner")
 
 // cached returns the claim as the cache shows it, nil for none: it is gone then.
 func (t *task) cached() *v1.PersistentVolumeClaim { return t.Syncer.cached(t.uid) }
@@ -169,7 +177,7 @@ func (t *task) close() {
 		t.Protection.Unprotect(t.uid)
 	}
 	t.request, t.recovered, t.unknown, t.secrets, t.volume, t.bytes = nil, false, false, nil, nil, 0
-	if now := t.cached(); now != nil && now.ResourceVersion != asked.Claim.ResourceVersion {
+	if now := t.cached(); now != nil && (asked.Claim.ResourceVersion == "" || !isSame(asked.Claim, now)) {
 		t.woken = true
 	}
 }

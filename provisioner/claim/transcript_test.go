@@ -444,7 +444,7 @@ func (s *scenario) resolved(a *arguments, err error) (any, error) {
 	switch name := a.word(); name {
 	case "Ready":
 		want := wantOf(asked)
-		s.Refusals.Served(want) // what was refused before
+		s.Refusals.Served(want, s.now) // what was refused before
 		switch {
 		case a.has("sold-out"):
 			s.Refusals.Refused(want, s.now)

@@ -1,6 +1,9 @@
 package claim
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // turns starts work so that no namespace keeps the others waiting: those that wait take turns. One has no more than a number of claims under
 // way, and all have twice as many together, even if all of them wait for the driver; but a namespace without any may have one begin beyond
@@ -50,12 +53,15 @@ func (t *turns) start() {
 
 // next takes the first work of the first namespace that may have more under way, which is then the last one. t.mu is held.
 func (t *turns) next() (namespace string, work func()) {
+	if t.total >= t.most {
+		return "", nil
+	}
 	for i, namespace := range t.ring {
 		if !t.mayStart(t.running[namespace]) {
 			continue
 		}
 		queue := t.waiting[namespace]
-		t.ring = append(t.ring[:i:i], t.ring[i+1:]...)
+		t.ring = slices.Delete(t.ring, i, i+1)
 		if len(queue) == 1 {
 			delete(t.waiting, namespace)
 		} else {

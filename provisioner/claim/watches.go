@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,7 +57,12 @@ func (s *Syncer) begin(uid types.UID, namespace string) *entry {
 func (s *Syncer) Recover(r *request.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.claims[r.Claim.UID]; e != nil && (e.request != nil || e.working) {
+	switch e := s.claims[r.Claim.UID]; {
+	case e == nil:
+	case e.request != nil:
+		return
+	case e.working: // on a request of its own, perhaps
+		time.AfterFunc(time.Second, func() { s.Recover(r) })
 		return
 	}
 	e := s.begin(r.Claim.UID, r.Claim.Namespace)
@@ -64,6 +70,7 @@ func (s *Syncer) Recover(r *request.Request) {
 	if encoded, err := r.Encode(); err == nil {
 		e.bytes = len(encoded)
 	}
+	s.recount(e)
 }
 
 // Wake has a claim looked at without regard to its back-off.
@@ -87,11 +94,11 @@ func (s *Syncer) enqueue(uid types.UID) {
 }
 
 // wakeAll wakes the claims of which some fact holds.
-func (s *Syncer) wakeAll(which func(uid types.UID, e *entry) bool) {
+func (s *Syncer) wakeAll(which func(*entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, e := range s.claims {
-		if which(uid, e) {
+		if which(e) {
 			s.wake(uid, e)
 		}
 	}
@@ -102,8 +109,12 @@ func (s *Syncer) ClaimChanged(old, claim *v1.PersistentVolumeClaim) {
 	s.reportMigration(claim)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.claims[claim.UID]; e != nil && (!isSame(old, claim) || isOlder(old.ResourceVersion, e.version)) {
+	switch e := s.claims[claim.UID]; {
+	case e == nil:
+	case !isSame(old, claim), isOlder(old.ResourceVersion, e.version):
 		s.claimChanged(claim.UID)
+	case old.ResourceVersion == claim.ResourceVersion: // the informer shows all again
+		s.enqueue(claim.UID)
 	}
 	if !request.NeedsVolume(claim) || old != nil && old.Annotations[request.AnnSelectedNode] != claim.Annotations[request.AnnSelectedNode] {
 		s.wakeSiblings(claim)
@@ -138,7 +149,7 @@ func (s *Syncer) claimChanged(uid types.UID) {
 	}
 	claim := s.cached(uid)
 	isWanted := claim != nil && request.NeedsVolume(claim)
-	if e.request == nil || e.volume != nil && !e.working && (e.failure.awaitsSibling() || !isWanted) {
+	if e.request == nil || e.volume != nil && (e.failure.awaitsSibling() || !isWanted) {
 		s.wake(uid, e)
 	}
 }
@@ -175,13 +186,7 @@ func (s *Syncer) VolumeGone(pv *v1.PersistentVolume) {
 
 // ClassChanged wakes the claims of a class.
 func (s *Syncer) ClassChanged(class string) {
-	s.wakeAll(func(uid types.UID, e *entry) bool {
-		if e.request != nil {
-			return e.request.Class.Name == class
-		}
-		claim := s.cached(uid)
-		return claim != nil && request.ClassName(claim) == class
-	})
+	s.wakeAll(func(e *entry) bool { return e.class == class })
 }
 
 // ClassGone ends the metrics of a class, and wakes its claims.
@@ -193,19 +198,21 @@ func (s *Syncer) ClassGone(class string) {
 // NodeChanged wakes the claims that a change of the node's topology may help: those for which it was selected, whatever the last attempt failed
 // by, and those that wait for any node.
 func (s *Syncer) NodeChanged(node string) {
-	s.wakeAll(func(uid types.UID, e *entry) bool {
+	s.wakeAll(func(e *entry) bool {
 		if e.request != nil || e.failure == nil && !e.working {
 			return false
 		}
-		reason, ok := topology.ReasonOf(e.failure.cause())
-		claim := s.cached(uid)
-		return ok && reason == topology.NoTopology || claim != nil && claim.Annotations[request.AnnSelectedNode] == node
+		var reason topology.Reason
+		if e.failure != nil {
+			reason, _ = topology.ReasonOf(e.failure)
+		}
+		return e.node == node || e.node == "" && e.working || reason == topology.NoTopology
 	})
 }
 
 // DriverBack wakes the claims that may wait for the driver.
 func (s *Syncer) DriverBack() {
-	s.wakeAll(func(_ types.UID, e *entry) bool { return e.request != nil || e.failure != nil && e.failure.quiet })
+	s.wakeAll(func(e *entry) bool { return e.request != nil || e.failure != nil && e.failure.quiet })
 }
 
 // EndRequested has an operator's request to end a record granted or rejected.
@@ -242,17 +249,7 @@ func (s *Syncer) isUnderWay(claim types.UID) bool {
 
 // Open returns the number of volumes under way, and how many of them are of unknown outcome.
 func (s *Syncer) Open() (all, unknown int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.claims {
-		if e.request != nil {
-			all++
-		}
-		if e.unknown && e.volume == nil {
-			unknown++
-		}
-	}
-	return all, unknown
+	return int(s.openVolumes.Load()), int(s.unknownVolumes.Load())
 }
 
 // Requests returns the open requests.

@@ -142,7 +142,13 @@ func TestOnlyWhatAClaimWaitsForWakesIt(t *testing.T) {
 		}
 		b.takeAll(t)
 	}
-	resynced := func() { b.ClaimChanged(claim, claim) }
+	resynced := func() { // it is looked at, in case something was missed, and no attempt is made
+		asked := len(b.zones.asked)
+		b.ClaimChanged(claim, claim)
+		if b.takeAll(t); len(b.zones.asked) != asked {
+			t.Error("an attempt is made because the informer shows the claim again")
+		}
+	}
 	wakes("its node", 1, func() { b.NodeChanged("node-1") })
 	wakes("another node", 0, func() { b.NodeChanged("node-2") })
 	wakes("its class", 1, func() { b.ClassChanged("essd") })
@@ -244,5 +250,31 @@ func TestNoAttemptBeginsWhileDraining(t *testing.T) {
 	b.work(t.Context(), types.UID("0f1e"))
 	if calls, _ := b.driver.calls(); calls != 0 {
 		t.Error("the driver was asked")
+	}
+}
+
+// Whoever changes a claim during each call, in a way that nothing is made from, does not get one call after the other.
+func TestANoteDuringACallLeavesTheBackOff(t *testing.T) {
+	for name, parameters := range map[string]map[string]string{
+		"any class": nil,
+		"a class that names its Secret by an annotation": {
+			"csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['team']}", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: testClaim().Annotations["team"]}}
+			b := newBench(t, nil, testClaim(), secret)
+			claim := testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, "team") }) // which the cache doesn't keep
+			b.Driver = &hookedDriver{&scriptedDriver{creates: []answer{refused(codes.InvalidArgument)}}, "disk-0f1e", func() {
+				noted := b.cached(claim.UID).DeepCopy()
+				noted.ResourceVersion = "2000"
+				old := b.cached(claim.UID)
+				must(t, b.Claims.Update(noted))
+				b.ClaimChanged(old, noted)
+			}}
+			_, _, err := b.provision(t.Context(), claim, testClass(parameters), "node-1")
+			if e := b.claims[claim.UID]; err == nil || e == nil || e.woken || e.request != nil {
+				t.Errorf("after %v the claim is %+v", err, e)
+			}
+		})
 	}
 }

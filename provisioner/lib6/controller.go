@@ -171,7 +171,7 @@ func (i claimsIndexer) ByIndex(_, uid string) (objects []any, err error) {
 	return objects, err
 }
 
-// volumes is an informer that shows no PersistentVolumes: the Records know whether a claim has one.
+// volumes is an informer that shows no PersistentVolumes: the Starter knows whether a claim has one.
 type volumes struct{ cache.SharedIndexInformer }
 
 // AddEventHandlerWithResyncPeriod registers nothing.

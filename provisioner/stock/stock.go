@@ -67,6 +67,7 @@ type refusal struct {
 	pause    time.Duration
 	answered time.Time // when the driver last refused
 	until    time.Time // when it is called again
+	asking   types.UID // of the claim that calls it since; empty for none
 }
 
 // New returns an empty cache.
@@ -149,7 +150,7 @@ func (r *Refusals) Ask(w Want) error {
 	now := r.now()
 	for _, at := range r.keysOf(w) {
 		if last, ok := r.about(at, w); ok && now.Sub(last.until) <= forgottenAfter {
-			last.until = now.Add(last.pause)
+			last.until, last.asking = now.Add(last.pause), w.Claim
 			r.refusals[at.group()][at] = last
 		}
 	}
@@ -189,9 +190,9 @@ func (r *Refusals) RefusedSince(w Want, passed time.Time) error {
 	return r.refuses(w)
 }
 
-// refuses returns a *RefusedBefore if a refusal holds. r.mu is held.
+// refuses returns a *RefusedBefore if a refusal holds: not for the claim that calls the driver to see whether it still does. r.mu is held.
 func (r *Refusals) refuses(w Want) error {
-	if at, last, known := r.last(w); known && last.until.After(r.now()) {
+	if at, last, known := r.last(w); known && last.until.After(r.now()) && (last.asking == "" || last.asking != w.Claim) {
 		return refusedBefore(at, last, w)
 	}
 	return nil
@@ -265,7 +266,7 @@ func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	case !asked.Before(last.answered):
 		last.pause = min(2*last.pause, longestPause)
 	}
-	last.bytes, last.answered, last.until = min(last.bytes, bytes), now, now.Add(last.pause)
+	last.bytes, last.answered, last.until, last.asking = min(last.bytes, bytes), now, now.Add(last.pause), ""
 	if r.refusals[at.group()] == nil {
 		r.refusals[at.group()] = map[key]refusal{}
 	}
@@ -273,13 +274,14 @@ func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	return last.until
 }
 
-// Served records that the driver had stock for the request. A refusal of a larger one holds on, and Most stays below it; the zones of an
-// equal or smaller one all count as having stock until one refuses again, for any of them may have served.
-func (r *Refusals) Served(w Want) {
+// Served records that the driver, called at the given time, had stock for the request. A refusal of a larger one holds on, and Most stays below
+// it; the zones of an equal or smaller one all count as having stock until one refuses again, for any of them may have served. What it has
+// refused since the call holds on, too: the request may have got the last.
+func (r *Refusals) Served(w Want, called time.Time) {
 	refused := false
 	r.mu.Lock()
 	for _, at := range r.keysOf(w) {
-		if _, ok := r.about(at, w); ok {
+		if last, ok := r.about(at, w); ok && !last.answered.After(called) {
 			r.forget(at)
 			refused = refused || at.claim == "" && at.specifics == ""
 		}

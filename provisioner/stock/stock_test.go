@@ -73,11 +73,15 @@ func TestRefusedSince(t *testing.T) {
 	if passed = now; r.Ask(want) != nil || refused(want, passed) {
 		t.Error("the one that may call the driver after the refusal is kept from it by itself")
 	}
-	if r.Refuses(want) == nil {
+	other := want
+	if other.Claim = "another"; r.Refuses(other) == nil || r.Ask(other) == nil {
 		t.Error("another one may, too")
 	}
+	if r.Refuses(want) != nil || r.Ask(want) != nil {
+		t.Error("the one that may counts as refused")
+	}
 	now = now.Add(time.Second)
-	if r.Served(want); refused(want, passed) {
+	if r.Served(want, r.now()); refused(want, passed) {
 		t.Error("the driver has stock again")
 	}
 }
@@ -101,7 +105,7 @@ func TestARefusalIsForNoOtherRequest(t *testing.T) {
 		t.Errorf("the class has at most %d bytes in the zone; %v; %d changes", most, r.Zones(plain.Class), changes)
 	}
 	r.Refused(plain, now)
-	r.Served(other)
+	r.Served(other, r.now())
 	if r.Ask(plain) == nil || r.Ask(special) == nil || changes != 1 {
 		t.Errorf("another request that was served ends a refusal; %d changes", changes)
 	}
@@ -135,7 +139,7 @@ func TestOldRefusalsExpire(t *testing.T) {
 	if n := len(r.refusals[""]); n != 1 {
 		t.Errorf("%d refusals are kept", n)
 	}
-	if r.Served(inZone("zone-a", 20*gib)); len(r.refusals) != 0 {
+	if r.Served(inZone("zone-a", 20*gib), r.now()); len(r.refusals) != 0 {
 		t.Errorf("%d groups of refusals are kept", len(r.refusals))
 	}
 }
@@ -171,11 +175,11 @@ func TestOnChange(t *testing.T) {
 		told = append(told, until)
 	})
 	want := inZone("zone-a", 20*gib)
-	r.Served(want) // nothing was refused
+	r.Served(want, r.now()) // nothing was refused
 	r.RefusedClaim(want, now)
-	r.Served(want) // a refusal of one claim says nothing of the class
+	r.Served(want, r.now()) // a refusal of one claim says nothing of the class
 	r.Refused(want, now)
-	r.Served(want)
+	r.Served(want, r.now())
 	if len(told) != 2 || !told[0].Equal(now.Add(FirstPause)) || !told[1].IsZero() {
 		t.Errorf("told %v", told)
 	}
@@ -189,11 +193,11 @@ func TestASmallerVolumeEndsNoRefusal(t *testing.T) {
 	r.Refused(large, now)
 	r.RefusedClaim(large, now)
 	r.OnChange(func(string, time.Time) { changes++ })
-	r.Served(small)
+	r.Served(small, r.now())
 	if r.Refuses(large) == nil || r.Refuses(small) != nil || r.Most(large.Class, "zone-a") != large.Bytes-1 || len(r.Zones(large.Class)) != 1 || changes != 0 {
 		t.Errorf("of %d bytes a volume may be %d, and the change was told %d times", large.Bytes, r.Most(large.Class, "zone-a"), changes)
 	}
-	if r.Served(large); r.Refuses(large) != nil || len(r.refusals) != 0 || changes != 1 {
+	if r.Served(large, r.now()); r.Refuses(large) != nil || len(r.refusals) != 0 || changes != 1 {
 		t.Errorf("served, and %d groups of refusals are kept; the change was told %d times", len(r.refusals), changes)
 	}
 }
@@ -243,6 +247,6 @@ func TestScarcity(t *testing.T) {
 	is("for longer", false, false)
 	r.Refused(want(20), now)
 	now = now.Add(FirstPause)
-	r.Served(want(20))
+	r.Served(want(20), r.now())
 	is("the driver has some again", false, false)
 }
