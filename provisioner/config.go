@@ -19,21 +19,18 @@ import (
 type Config struct {
 	claim.Config
 
-	CapacityThreads      int                    // classes whose capacities are read at the same time
-	Capacity             bool                   // keep CSIStorageCapacity objects
-	CapacityOwner        *metav1.OwnerReference // of the objects; nil for none
-	CapacityPoll         time.Duration          // how often all capacities are read
-	CapacityForImmediate bool                   // also for classes that bind at once
-	DriverTellsCapacity  bool                   // the driver's GET_CAPACITY
-	DriverListsVolumes   bool                   // the driver's LIST_VOLUMES
-	DriverRestores       bool                   // the driver's CREATE_DELETE_SNAPSHOT
-	DriverClones         bool                   // the driver's CLONE_VOLUME
-	Namespace            string                 // where this provisioner keeps objects of its own
+	Capacity            bool                   // keep CSIStorageCapacity objects
+	CapacityOwner       *metav1.OwnerReference // of the objects; nil for none
+	CapacityPoll        time.Duration          // how often all capacities are read
+	DriverTellsCapacity bool                   // the driver's GET_CAPACITY
+	DriverListsVolumes  bool                   // the driver's LIST_VOLUMES
+	DriverRestores      bool                   // the driver's CREATE_DELETE_SNAPSHOT
+	DriverClones        bool                   // the driver's CLONE_VOLUME
+	Namespace           string                 // where this provisioner keeps objects of its own
 
 	PodClaims             bool          // the claims of a Pod are provisioned together: its Pods without a node are watched
 	CrossNamespace        bool          // claims may name sources of other namespaces, with a ReferenceGrant
 	PreventModeConversion bool          // a restore keeps its snapshot's volume mode unless the snapshot allows another
-	SourceThreads         int           // finalizers of sources removed at the same time
 	SnapshotSweep         time.Duration // how often snapshots are listed to find unneeded finalizers; 0 never
 
 	// AwaitRenewal returns nil once the Lease was renewed after the call, and leader.ErrLost if it is lost; nil without a Lease.
@@ -57,12 +54,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--retry-interval-max=%s is less than --retry-interval-start=%s", c.RetryMax, c.RetryStart)
 	case c.Workers < 1:
 		return fmt.Errorf("--worker-threads=%d; it must be at least 1", c.Workers)
-	case c.SourceThreads < 1:
-		return fmt.Errorf("--cloning-protection-threads=%d; it must be at least 1", c.SourceThreads)
 	case c.SnapshotSweep < 0:
 		return fmt.Errorf("--snapshot-orphan-sweep-interval=%s; it must be positive, or 0 for never", c.SnapshotSweep)
-	case c.Capacity && c.CapacityThreads < 1:
-		return fmt.Errorf("--capacity-threads=%d; it must be at least 1", c.CapacityThreads)
 	case c.Capacity && c.CapacityPoll <= 0:
 		return fmt.Errorf("--capacity-poll-interval=%s; it must be positive", c.CapacityPoll)
 	case c.Capacity && c.Namespace == "":
@@ -79,7 +72,7 @@ func (c Config) sourceOptions() source.Options {
 }
 
 func (c Config) protectionOptions() source.ProtectionOptions {
-	return source.ProtectionOptions{RetryStart: c.RetryStart, RetryMax: c.RetryMax, Workers: c.SourceThreads, Sweep: c.SnapshotSweep}
+	return source.ProtectionOptions{RetryStart: c.RetryStart, RetryMax: c.RetryMax, Sweep: c.SnapshotSweep}
 }
 
 // mayReschedule are the codes that an operator may add: they are final, so that no volume

@@ -142,8 +142,8 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 	objects := capacity.NewInformer(client, config.DriverName, config.Namespace, watch.Resync)
 	c.capacity = capacity.NewController(capacity.Config{
 		DriverName: config.DriverName, Namespace: config.Namespace, Owner: config.CapacityOwner,
-		Threads: config.CapacityThreads, PollInterval: config.CapacityPoll, Timeout: config.Timeout, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
-		ForImmediate: config.CapacityForImmediate, GetCapacity: config.DriverTellsCapacity,
+		PollInterval: config.CapacityPoll, Timeout: config.Timeout, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
+		GetCapacity: config.DriverTellsCapacity,
 		Parameters: func(class *storagev1.StorageClass) (map[string]string, error) {
 			settings, err := config.ClassSettings(class)
 			return settings.Parameters, err

@@ -152,13 +152,13 @@ func testConfig() Config {
 	return Config{
 		Config: claim.Config{
 			Options: request.Options{
-				DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID,
+				DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: request.VolumeID,
 				StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 			},
 			Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
 			SupportsTopology: true, NodeGrace: time.Minute, DriverKnowsUse: true, AttributesClasses: true,
 		},
-		PreventModeConversion: true, SourceThreads: 1,
+		PreventModeConversion: true,
 	}
 }
 

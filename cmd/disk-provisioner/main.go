@@ -176,7 +176,7 @@ func newClients(o *options, held func() error) (c clients, err error) {
 		burst  int
 		free   bool // not fenced
 	}{
-		{client: &c.Capacity, qps: o.capacityQPS, burst: o.capacityBurst},
+		{client: &c.Capacity, qps: capacityQPS, burst: capacityBurst},
 		{client: &c.Events, qps: eventQPS, burst: eventBurst, free: true},
 		{client: &c.Journal, qps: journalQPS, burst: journalBurst},
 		{client: &c.lease, qps: leaseQPS, burst: leaseBurst, free: true},

@@ -33,14 +33,11 @@ type options struct {
 	cluster        cli.Cluster
 	kubeAPIQPS     float32
 	kubeAPIBurst   int
-	capacityQPS    float32
-	capacityBurst  int
 	httpEndpoint   string
 	metricsAddress string
 	metricsPath    string
 	pprof          bool
 	log            cli.Log
-	logFlush       time.Duration
 	topologyGate   bool
 	showVersion    bool
 
@@ -103,7 +100,6 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "unix socket of the CSI driver")
 	o.cluster.AddFlags(f)
 	f.StringVar(&c.VolumeNamePrefix, "volume-name-prefix", "pvc", "CSI volume name = <prefix>-<claim UID>")
-	f.IntVar(&c.VolumeNameUUID, "volume-name-uuid-length", -1, "characters of the claim's UID in the CSI volume name, 1 to 32; -1: all, with dashes")
 	f.StringVar((*string)(&c.PVNameSource), "pv-name-source", string(request.VolumeID), "what a PersistentVolume is named after: volume-id (the disk's ID) or volume-name (<prefix>-<claim UID>)")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "timeout of each call to the CSI driver")
 	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "back-off after a first failure; doubles with each further one")
@@ -116,7 +112,6 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringSliceVar(&c.ClaimLabelTags, "claim-label-tags", nil, "labels of claims that become tags of their disks, KEY,...; a tag with the same key of the class overrides it; not the driver's own tags")
 	f.StringSliceVar(&c.NamespaceLabelTags, "namespace-label-tags", nil, "labels of namespaces that become tags of the disks of their claims, KEY,...; a tag with the same key of the class or the claim overrides it; namespaces are then watched")
 	f.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true, "a restored volume must have the mode (Filesystem or Block) of the volume that the snapshot is of, unless the VolumeSnapshotContent's annotation allows another")
-	f.IntVar(&c.SourceThreads, "cloning-protection-threads", 1, "sources of volumes whose finalizer is removed at the same time")
 	f.DurationVar(&c.SnapshotSweep, "snapshot-orphan-sweep-interval", 5*time.Minute, "how often to look for VolumeSnapshots that were left with the finalizer that protects sources; 0 never")
 	f.BoolVar(&c.ReadOnlyPublish, "controller-publish-readonly", false, "publish volumes of claims whose only access mode is ReadOnlyMany as read-only")
 	f.BoolVar(&c.ExtraCreateMetadata, "extra-create-metadata", false, "pass the claim's name and namespace to the driver")
@@ -127,11 +122,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "publish CSIStorageCapacity objects, so that the scheduler avoids zones without stock: true, false, which undoes an earlier true, or central, which is csi-provisioner 2's name for true")
 	f.Lookup("enable-capacity").NoOptDefVal = "true"
 	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the capacity of every class and zone is read from the driver")
-	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "also publish capacities of Immediate classes")
-	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "classes whose capacities are read at the same time")
 	f.IntVar(&o.ownerLevel, "capacity-ownerref-level", 1, "owner of the CSIStorageCapacity objects, with which they are deleted: 0 the Pod named by the environment's POD_NAME, 1 its owner (a ReplicaSet, say), 2 the owner's owner (a Deployment); -1 no owner")
-	f.Float32Var(&o.capacityQPS, "kube-api-capacity-qps", 10, "requests a second to the API server for CSIStorageCapacity objects (csi-provisioner: 1)")
-	f.IntVar(&o.capacityBurst, "kube-api-capacity-burst", 20, "requests for CSIStorageCapacity objects that may exceed --kube-api-capacity-qps for a moment (csi-provisioner: 5)")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "writes a second to the API server, and as many reads; events, the journal and the Lease are not counted")
 	f.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "writes to the API server that may exceed --kube-api-qps for a moment, and as many reads")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
@@ -146,7 +137,6 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringToStringVar(&o.csiDriverLabels, "csi-driver-labels", nil, "labels that the CSIDriver object was installed with, KEY=VALUE,...; an event and a metric tell if it has others or another spec; empty: it is not looked at")
 	f.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles below /debug/pprof/ of --http-endpoint")
 	o.log.AddFlags(f)
-	f.DurationVar(&o.logFlush, "log-flush-frequency", 5*time.Second, "longest time between two flushes of the log")
 	f.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	f.StringVar(&o.featureGates, "feature-gates", "", "of "+strings.Join(gateNames(), ", ")+", each as NAME=true|false")
 	f.StringVar(&o.provisioner, "provisioner", "", "deprecated: the driver reports its name; a driver of another name is refused")
@@ -156,7 +146,9 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: the wait for the socket has no limit")
 	for name, without := range idle {
 		f.String(name, "", "deprecated: "+without)
-		f.Lookup(name).NoOptDefVal = "true"
+		if switches[name] {
+			f.Lookup(name).NoOptDefVal = "true"
+		}
 		_ = f.MarkHidden(name)
 	}
 	for name, why := range refused {
@@ -191,6 +183,13 @@ func (c *capacitySwitch) Set(value string) error {
 	return nil
 }
 
+// logFlushInterval is how long a line of the log may be kept.
+const logFlushInterval = 5 * time.Second
+
+// capacityQPS and capacityBurst limit the requests for CSIStorageCapacity objects. csi-provisioner's 1 and 5 would tell of a zone that has sold out
+// too late.
+const capacityQPS, capacityBurst = 10, 20
+
 // idle are flags of csi-provisioner that have no effect, and why.
 var idle = map[string]string{
 	"automaxprocs":              "the Go runtime keeps to the container's processor limit by itself",
@@ -198,6 +197,19 @@ var idle = map[string]string{
 	"log-json-info-buffer-size": "the log is not buffered",
 	"log-text-split-stream":     "the whole log goes to standard error",
 	"log-text-info-buffer-size": "the log is not buffered",
+	"log-flush-frequency":       "the log is not buffered for longer than five seconds",
+
+	"volume-name-uuid-length":        "the name of a volume has the whole UID of its claim",
+	"cloning-protection-threads":     "finalizers of sources are removed one after the other",
+	"capacity-threads":               "the capacities of classes are read one after the other",
+	"capacity-for-immediate-binding": "the scheduler reads the capacities of classes with WaitForFirstConsumer only",
+	"kube-api-capacity-qps":          "CSIStorageCapacity objects are written at 10 a second",
+	"kube-api-capacity-burst":        "20 CSIStorageCapacity objects may be written at once",
+}
+
+// switches are those of idle that need no value.
+var switches = map[string]bool{
+	"automaxprocs": true, "log-json-split-stream": true, "log-text-split-stream": true, "capacity-for-immediate-binding": true,
 }
 
 // refused are flags of csi-provisioner that this program can't support, and why.
@@ -305,14 +317,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("--kube-api-qps=%g; it must be positive", o.kubeAPIQPS)
 	case o.kubeAPIBurst < 1:
 		return fmt.Errorf("--kube-api-burst=%d; it must be at least 1", o.kubeAPIBurst)
-	case o.capacityQPS <= 0:
-		return fmt.Errorf("--kube-api-capacity-qps=%g; it must be positive", o.capacityQPS)
-	case o.capacityBurst < 1:
-		return fmt.Errorf("--kube-api-capacity-burst=%d; it must be at least 1", o.capacityBurst)
 	case o.ownerLevel < -1:
 		return fmt.Errorf("--capacity-ownerref-level=%d; allowed are -1 (nobody), 0 (the Pod) and more", o.ownerLevel)
-	case o.logFlush <= 0:
-		return fmt.Errorf("--log-flush-frequency=%s; it must be positive", o.logFlush)
 	case o.pprof && o.httpEndpoint == "":
 		return errors.New("--enable-pprof needs --http-endpoint, where the profiles are served")
 	case stored <= o.renewDeadline:
@@ -336,7 +342,7 @@ func (o *options) restConfig(qps float32, burst int) (*rest.Config, error) {
 // startLog configures the log.
 func (o *options) startLog() {
 	o.log.Start(os.Stderr)
-	klog.StartFlushDaemon(o.logFlush)
+	klog.StartFlushDaemon(logFlushInterval)
 }
 
 const protobuf = "application/vnd.kubernetes.protobuf"

@@ -34,12 +34,10 @@ type Config struct {
 	DriverName   string
 	Namespace    string                 // of the objects
 	Owner        *metav1.OwnerReference // of the objects; nil for none
-	Threads      int                    // classes worked on at the same time
 	PollInterval time.Duration          // how often the capacities of all classes are read
 	Timeout      time.Duration          // of one call to the driver
 	RetryStart   time.Duration          // back-off after a first failure; doubles with each one
 	RetryMax     time.Duration          // longest back-off
-	ForImmediate bool                   // also for classes that bind at once
 	GetCapacity  bool                   // the driver's GET_CAPACITY
 
 	// Parameters returns the parameters of a class for the driver. An error says that no
@@ -120,12 +118,10 @@ func NewController(
 // Run works until ctx ends. It syncs every class at once, and again every poll interval.
 func (c *Controller) Run(ctx context.Context) {
 	var group utilwait.Group
-	for range c.config.Threads {
-		group.StartWithContext(ctx, func(ctx context.Context) {
-			for c.processNext(ctx) {
-			}
-		})
-	}
+	group.StartWithContext(ctx, func(ctx context.Context) { // one class after the other: few are to be read at once
+		for c.processNext(ctx) {
+		}
+	})
 	group.StartWithContext(ctx, c.poll)
 	<-ctx.Done()
 	c.queue.ShutDown()
@@ -165,7 +161,7 @@ func (c *Controller) refusalChanged(class string, until time.Time) {
 // isPublished says whether a class should have objects.
 func (c *Controller) isPublished(class *storagev1.StorageClass) bool {
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-	return class.Provisioner == c.config.DriverName && (waits || c.config.ForImmediate)
+	return class.Provisioner == c.config.DriverName && waits
 }
 
 func (c *Controller) processNext(ctx context.Context) bool {

@@ -22,7 +22,7 @@ func (b *bench) addSnapshot(t *testing.T) {
 	t.Helper()
 	b.removeFinalizers() // ends the queue of the one that is replaced
 	b.Sources = source.NewReader(source.Options{DriverName: driverName, Snapshots: true, PreventModeConversion: true}, b.api, b.dynamic)
-	options := source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 1}
+	options := source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}
 	b.Protection = source.NewProtection(options, b.metadata, b.Volumes, b.Sources)
 	snapshot, content := provisionertest.Snapshot("shop")
 	for _, err := range []error{

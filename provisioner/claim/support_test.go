@@ -140,7 +140,7 @@ var benchStart = time.Unix(1700000000, 0)
 func testConfig() Config {
 	return Config{
 		Options: request.Options{
-			DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID,
+			DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: request.VolumeID,
 			StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 		},
 		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
@@ -161,7 +161,7 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 	sources := source.NewReader(source.Options{DriverName: driverName, PreventModeConversion: true}, b.api, b.dynamic)
 	b.Syncer = New(config, Dependencies{
 		Client: b.api, Metadata: b.metadata, Driver: b.driver, Deleter: deletion.NewDeleter(b.api, b.driver, config.Timeout), Journal: noJournal{},
-		Protection: source.NewProtection(source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 1}, b.metadata, volumes, sources),
+		Protection: source.NewProtection(source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}, b.metadata, volumes, sources),
 		Topology:   b.zones, Sources: sources, Objects: watch.NewObjects(nil), Refusals: stock.New(now), Events: b.events,
 		Registry: b.registry, Upstream: lib6.NewMetrics(), Now: now,
 		Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: volumes,

@@ -62,7 +62,7 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 	}
 	must(t, volumes.Add(cached))
 	options := Options{
-		Request: request.Options{DriverName: provisionertest.DriverName, VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID},
+		Request: request.Options{DriverName: provisionertest.DriverName, VolumeNamePrefix: "disk", PVNameSource: request.VolumeID},
 		Workers: 2, RetryStart: time.Millisecond, RetryMax: time.Second,
 	}
 	b.Controller = New(options, Dependencies{

@@ -23,7 +23,6 @@ type Options struct {
 	DriverName       string       // the CSI driver whose claims are provisioned
 	Identity         string       // this process, in the PersistentVolume's attributes
 	VolumeNamePrefix string       // CSI volume name = <prefix>-<claim UID>
-	VolumeNameUUID   int          // characters of the UID kept in the name; -1 keeps it as it is
 	PVNameSource     PVNameSource // what a PersistentVolume is named after
 
 	StrictTopology    bool   // a selected node's own topology is the only one asked for
@@ -49,8 +48,6 @@ func (o Options) Validate() error {
 		return fmt.Errorf("--volume-name-prefix is empty; it must be a DNS label such as disk")
 	case o.VolumeNamePrefix != strings.ToLower(o.VolumeNamePrefix):
 		return fmt.Errorf("--volume-name-prefix=%s has upper-case letters; it becomes part of object names, which have none", o.VolumeNamePrefix)
-	case o.VolumeNameUUID < -1 || o.VolumeNameUUID == 0 || o.VolumeNameUUID > 32:
-		return fmt.Errorf("--volume-name-uuid-length=%d; allowed are 1 to 32, or -1 for the whole UID", o.VolumeNameUUID)
 	case o.PVNameSource != VolumeID && o.PVNameSource != VolumeName:
 		return fmt.Errorf("--pv-name-source=%s; allowed are %s and %s", o.PVNameSource, VolumeID, VolumeName)
 	}
@@ -75,10 +72,6 @@ func (o Options) VolumeName(claim *v1.PersistentVolumeClaim) (string, error) {
 	uid := string(claim.UID)
 	if uid == "" {
 		return "", fmt.Errorf("claim %s/%s has no UID", claim.Namespace, claim.Name)
-	}
-	if n := o.VolumeNameUUID; n > 0 {
-		uid = strings.ReplaceAll(uid, "-", "")
-		uid = uid[:min(n, len(uid))]
 	}
 	return o.VolumeNamePrefix + "-" + uid, nil
 }

@@ -27,7 +27,7 @@ var (
 
 func testOptions() Options {
 	return Options{
-		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: VolumeID,
+		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: VolumeID,
 		StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 	}
 }
@@ -193,15 +193,6 @@ func TestCreateVolumeRequest(t *testing.T) {
 			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
 				if r.CapacityRange.LimitBytes != 30*gib {
 					t.Errorf("got %v", r.CapacityRange)
-				}
-			},
-		},
-		"a shorter UID": {
-			claim:   func(c *v1.PersistentVolumeClaim) { c.UID = "a8d5-42f0" },
-			options: func(o *Options) { o.VolumeNameUUID = 6 },
-			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
-				if r.Name != "disk-a8d542" {
-					t.Errorf("got %s", r.Name)
 				}
 			},
 		},
@@ -375,7 +366,6 @@ func TestOptionsValidateNamesTheField(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"--volume-name-prefix":      func(o *Options) { o.VolumeNamePrefix = "" },
 		"--volume-name-prefix=Disk": func(o *Options) { o.VolumeNamePrefix = "Disk" },
-		"--volume-name-uuid-length": func(o *Options) { o.VolumeNameUUID = 33 },
 		"--pv-name-source=x":        func(o *Options) { o.PVNameSource = "x" },
 		"--claim-label-tags":        func(o *Options) { o.ClaimLabelTags = []string{"no/label/key"} },
 		"--namespace-label-tags":    func(o *Options) { o.NamespaceLabelTags = []string{""} },

@@ -44,7 +44,6 @@ const removalTimeout = 30 * time.Second
 type ProtectionOptions struct {
 	RetryStart time.Duration // first wait after a failure to remove a finalizer; doubles with each one
 	RetryMax   time.Duration // longest wait between two attempts
-	Workers    int           // finalizers removed at the same time
 	Sweep      time.Duration // how often all snapshots are checked; 0 never
 }
 
@@ -185,12 +184,10 @@ func (p *Protection) patch(ctx context.Context, source watch.Object, read *metav
 // Run removes finalizers until ctx ends.
 func (p *Protection) Run(ctx context.Context) {
 	var group utilwait.Group
-	for range p.options.Workers {
-		group.Start(func() {
-			for p.next(context.WithoutCancel(ctx)) {
-			}
-		})
-	}
+	group.Start(func() {
+		for p.next(context.WithoutCancel(ctx)) {
+		}
+	})
 	if p.options.Sweep > 0 && p.reader.options.Snapshots {
 		group.Start(func() { utilwait.UntilWithContext(ctx, p.sweep, p.options.Sweep) })
 	}
