@@ -111,6 +111,8 @@ func (s *Syncer) ClaimChanged(old, claim *v1.PersistentVolumeClaim) {
 	defer s.mu.Unlock()
 	switch e := s.claims[claim.UID]; {
 	case e == nil:
+	case old == nil: // it is new, and may have been begun with already
+		s.enqueue(claim.UID)
 	case !isSame(old, claim), isOlder(old.ResourceVersion, e.version):
 		s.claimChanged(claim.UID)
 	case old.ResourceVersion == claim.ResourceVersion: // the informer shows all again
@@ -124,9 +126,6 @@ func (s *Syncer) ClaimChanged(old, claim *v1.PersistentVolumeClaim) {
 // isSame says whether nothing of a claim has changed that is read of it: its owner would have an attempt made with each change, whatever the
 // back-off is.
 func isSame(old, now *v1.PersistentVolumeClaim) bool {
-	if old == nil {
-		return false
-	}
 	before := *old
 	before.ResourceVersion = now.ResourceVersion
 	return equality.Semantic.DeepEqual(&before, now)

@@ -278,3 +278,19 @@ func TestANoteDuringACallLeavesTheBackOff(t *testing.T) {
 		})
 	}
 }
+
+// The library and the watch each tell of a new claim, in any order: one attempt is made.
+func TestANewClaimIsTriedOnce(t *testing.T) {
+	b := newBench(t, nil)
+	class := testClass(nil)
+	must(t, b.Classes.Add(class))
+	claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-1" })
+	must(t, b.Claims.Add(claim))
+	b.Driver = &hookedDriver{&scriptedDriver{creates: []answer{refused(codes.InvalidArgument)}}, "disk-0f1e", func() { b.ClaimChanged(nil, claim) }}
+	b.Start(claim)
+	b.ClaimChanged(nil, claim)
+	b.takeAll(t)
+	if calls := len(b.Driver.(*hookedDriver).created); calls != 1 {
+		t.Errorf("%d calls", calls)
+	}
+}
