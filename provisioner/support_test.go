@@ -199,7 +199,10 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 		})
 	c.handlers = &handlers{Controller: c, index: topology.NewIndex(driverName), duplicates: newDuplicates(driverName, volumes, b.events, c.metrics.duplicates)}
 	c.recovery = newRecoveryStatus(c)
-	t.Cleanup(func() { // ends the queues
+	t.Cleanup(func() { // ends the queues; a deletion may be begun meanwhile, and wait for the journal
+		if c.journal != nil {
+			defer inBackground(t.Context(), func(ctx context.Context) { c.journal.Run(ctx, func(error) {}) })()
+		}
 		for _, run := range []func(context.Context){c.claims.Run, c.deletion.Run, c.protection.Run} {
 			run(endedContext())
 		}
