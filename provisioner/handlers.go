@@ -24,7 +24,7 @@ type handlers struct {
 func (h *handlers) register(c *watch.Caches) error {
 	classGone := func(class *storagev1.StorageClass) {
 		h.claims.ClassGone(class.Name)
-		h.metrics.forget(class.Name)
+		h.metrics.byClass.Forget(class.Name)
 	}
 	return errors.Join(
 		c.Handle(c.Classes, watch.OnUpdate(h.classChanged, classGone)),

@@ -14,7 +14,7 @@ import (
 type metrics struct {
 	registry prometheus.Registerer
 	upstream lib6.Metrics // under the library's names
-	classes  cache.Store  // StorageClasses: others have no series
+	byClass  lib6.ByClass
 
 	duplicates       prometheus.Counter
 	commits          prometheus.Counter
@@ -24,7 +24,11 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer, upstream lib6.Metrics, classes cache.Store) *metrics {
 	m := &metrics{
-		registry: registry, upstream: upstream, classes: classes,
+		registry: registry, upstream: upstream,
+		byClass: lib6.ByClass{Classes: classes, Metrics: []*prometheus.MetricVec{
+			upstream.PersistentVolumeDeleteTotal.MetricVec, upstream.PersistentVolumeDeleteFailedTotal.MetricVec,
+			upstream.PersistentVolumeDeleteDurationSeconds.MetricVec,
+		}},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_duplicate_volumes_total",
 			Help: "Claims for which more than one PersistentVolume was made.",
@@ -71,27 +75,9 @@ func registerOldestDeletion(registry prometheus.Registerer, oldest func() time.D
 	}, func() float64 { return oldest().Seconds() }))
 }
 
-// label is the value of the label class: empty for a class that doesn't exist, for a PersistentVolume may name any.
-func (m *metrics) label(class string) string {
-	if _, exists, err := m.classes.GetByKey(class); err != nil || !exists {
-		return ""
-	}
-	return class
-}
-
-// forget removes the series of a class that is gone.
-func (m *metrics) forget(class string) {
-	for _, vec := range []*prometheus.MetricVec{
-		m.upstream.PersistentVolumeDeleteTotal.MetricVec, m.upstream.PersistentVolumeDeleteFailedTotal.MetricVec,
-		m.upstream.PersistentVolumeDeleteDurationSeconds.MetricVec,
-	} {
-		vec.DeletePartialMatch(prometheus.Labels{"class": class})
-	}
-}
-
 // deleted counts an attempt to delete a volume.
 func (m *metrics) deleted(class string, start time.Time, err error) {
-	class = m.label(class)
+	class = m.byClass.Label(class)
 	if err != nil {
 		m.upstream.PersistentVolumeDeleteFailedTotal.WithLabelValues(class).Inc()
 		return

@@ -118,7 +118,7 @@ func TestOnlyClassesThatExistHaveSeries(t *testing.T) {
 	if all := series(); one == 0 || all != 2*one {
 		t.Errorf("%d series with classes that don't exist, %d of one that does", all, one)
 	}
-	b.metrics.forget("essd")
+	b.metrics.byClass.Forget("essd")
 	if all := series(); all != one {
 		t.Errorf("%d series are left of a class that is gone", all-one)
 	}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/internal/outofstock"
+	"github.com/topodisk/topodisk/provisioner/lib6"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -19,6 +20,7 @@ import (
 // metrics are those of claims: the provisioner's own, and some of the library's names.
 type metrics struct {
 	*Syncer
+	byClass      lib6.ByClass
 	outcomes     *prometheus.CounterVec
 	reschedules  *prometheus.CounterVec
 	saved        prometheus.Counter // volumes that would have been lost
@@ -63,6 +65,10 @@ func newMetrics(s *Syncer) *metrics {
 			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
 		}, []string{"data_source"}),
 	}
+	m.byClass = lib6.ByClass{Classes: s.Classes, Metrics: []*prometheus.MetricVec{
+		s.Upstream.PersistentVolumeClaimProvisionTotal.MetricVec, s.Upstream.PersistentVolumeClaimProvisionFailedTotal.MetricVec,
+		s.Upstream.PersistentVolumeClaimProvisionDurationSeconds.MetricVec, m.outcomes.MetricVec,
+	}}
 	for _, reason := range rescheduleReasons {
 		m.reschedules.WithLabelValues(reason)
 	}
@@ -120,27 +126,9 @@ func isOutOfStock(err error) bool {
 	return ok && !before.OfClaim || outofstock.Is(err)
 }
 
-// label is the value of the label class: empty for a class that doesn't exist, for a claim may name any.
-func (m *metrics) label(class string) string {
-	if _, exists, err := m.Classes.GetByKey(class); err != nil || !exists {
-		return ""
-	}
-	return class
-}
-
-// forget removes the series of a class that is gone.
-func (m *metrics) forget(class string) {
-	for _, vec := range []*prometheus.MetricVec{
-		m.Upstream.PersistentVolumeClaimProvisionTotal.MetricVec, m.Upstream.PersistentVolumeClaimProvisionFailedTotal.MetricVec,
-		m.Upstream.PersistentVolumeClaimProvisionDurationSeconds.MetricVec, m.outcomes.MetricVec,
-	} {
-		vec.DeletePartialMatch(prometheus.Labels{"class": class})
-	}
-}
-
 // begin shows the results and outcomes of a class at 0 from its first attempt on.
 func (m *metrics) begin(class string) (label string) {
-	label = m.label(class)
+	label = m.byClass.Label(class)
 	m.Upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(label)
 	m.Upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(label)
 	for _, name := range outcomes {
@@ -157,7 +145,7 @@ func (m *metrics) failed(class string, why error) {
 
 // answered counts an answer of the driver without a volume.
 func (m *metrics) answered(class string, o outcome) {
-	m.outcomes.WithLabelValues(m.label(class), o.String()).Inc()
+	m.outcomes.WithLabelValues(m.byClass.Label(class), o.String()).Inc()
 }
 
 // The data sources of volumes.

@@ -191,7 +191,7 @@ func (s *Syncer) ClassChanged(class string) {
 // ClassGone ends the metrics of a class, and wakes its claims.
 func (s *Syncer) ClassGone(class string) {
 	s.ClassChanged(class)
-	s.metrics.forget(class)
+	s.metrics.byClass.Forget(class)
 }
 
 // NodeChanged wakes the claims that a change of the node's topology may help: those for which it was selected, whatever the last attempt failed

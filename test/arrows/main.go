@@ -189,7 +189,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/explain", module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"provisioner/lib6": {
-		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", clientGo, prometheus, "k8s.io/api", "k8s.io/apimachinery",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 	},
 	"provisioner/journal": {
