@@ -7,6 +7,7 @@ GOLANGCI_LINT ?= v2.15.0
 GOVULNCHECK   ?= v1.9.0
 TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
+PACKAGES      ?= ./...
 SEED          ?= 1
 SEEDS         ?= 100
 HOURS         ?= 2
@@ -14,6 +15,7 @@ NODES         ?= 3
 KUBE          ?= 1.33,1.34,1.35,1.36,1.37
 ARCHITECTURES ?= amd64,arm64
 BIN           ?= bin
+SUITES        ?= demo,e2e,storage
 comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
@@ -35,10 +37,10 @@ build-plugin: ## build kubectl-topodisk for Linux and macOS and ARCHITECTURES in
 	    -o $(BIN)/kubectl-topodisk-$$(echo $$platform | tr / -) ./cmd/kubectl-topodisk || exit 1; \
 	done
 
-test: ## run the tests: no cluster, a few minutes; what the machine can't run is skipped, and the last line says why
-	@GO=$(GO) $(GO) run ./test/run ./...
+test: ## run the tests (of PACKAGES, ./...): no cluster, a few minutes; what the machine can't run is skipped, and the last line says why
+	@GO=$(GO) $(GO) run ./test/run $(PACKAGES)
 
-test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
+test-fresh: ## run make test of packages that start programs as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
 	@$(GO) run ./test/fresh
 
 test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, both generations of the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
@@ -119,14 +121,17 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, an upgrade, dead nodes, crowds (root, ten minutes)
+	$(GO) run ./test/build nodes
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
 
 e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)
+	$(GO) run ./test/build karpenter
 	$(GO) test -tags e2eexplain -count 1 -timeout 40m -v ./test/explain
 
 e2e-install: ## install the image and chart of a release with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
 	rm -f .build/scrapes.jsonl
-	$(GO) test -tags e2einstall -count 1 -timeout 30m -v ./test/install
+	$(GO) run ./test/build nodes helm csi-provisioner
+	$(GO) test -tags e2einstall -count 1 -timeout 45m -v ./test/install
 	cd test/chart && $(GO) test -tags e2einstall -count 1 -run TestQueriesFindWhatALabHas .
 
 e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write docs/conformance.md; QUICK=1 for a part that takes minutes (root)
@@ -137,9 +142,9 @@ soak: ## run the installed chart for HOURS (2; 0.2 for a trial) on real nodes un
 	@mkdir -p .build/run && $(GO) build -o .build/run/soak ./test/soak
 	@.build/run/soak run -hours '$(HOURS)' -write
 
-e2e-versions: ## run demo, end-to-end tests and the quick tests of storage on each Kubernetes of KUBE (1.33,1.34,1.35,1.36,1.37; ci: one that is not the default, by the commit), and write docs/compatibility.md (root; 25 minutes each, and 10 to build it)
+e2e-versions: ## run SUITES (demo, end-to-end tests and the quick tests of storage) on each Kubernetes of KUBE (1.33,1.34,1.35,1.36,1.37; ci: one that is not the default, by the commit), and write docs/compatibility.md (root; 25 minutes each, and 10 to build it)
 	@mkdir -p .build/run && $(GO) build -o .build/run/versions ./test/versions
-	@.build/run/versions -kube '$(KUBE)'
+	@.build/run/versions -kube '$(KUBE)' -suites '$(SUITES)'
 
 crash: ## kill provisioner (csi-provisioner, too) and driver between any two calls, under SEEDS (100) random schedules, at a handover, and under half an hour of random calls, and hold the heap to be flat (an hour and a half)
 	$(GO) run ./test/build
@@ -164,8 +169,8 @@ test-release: ## make two releases of the current tree for this machine's archit
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart/oldest && $(GO) vet ./...
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...
-	cd test/chart && $(GO) build -o $(CURDIR)/.build/run/helm helm.sh/helm/v3/cmd/helm
-	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG && $(GO) run ./csidriver --helm=$(CURDIR)/.build/run/helm'
+	$(GO) run ./test/build helm
+	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG && $(GO) run ./csidriver --helm=$(CURDIR)/.build/helm/helm'
 
 chart-update: ## make deploy/topodisk.yaml, values.yaml and the chart's README again
 	cd test/chart && $(GO) test -count=1 -run 'Generated|Preset' -update .

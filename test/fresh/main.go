@@ -1,5 +1,6 @@
 // Fresh runs `make test` as on a fresh Debian: the programs that can be found are those of the packages that every Debian
-// has, and Go, git and make. It fails if the tests do, or if their last line doesn't say what was missing.
+// has, and Go, git and make. It fails if the tests do, or if their last line doesn't say what was missing. It runs the tests
+// of packages that start programs, for those of others are the same on every machine.
 package main
 
 import (
@@ -35,7 +36,11 @@ func run(ctx context.Context) error {
 	if err := link(dir); err != nil {
 		return err
 	}
-	said, err := makeTest(ctx, dir)
+	packages, err := startingPrograms(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := makeTest(ctx, dir, packages)
 	if err != nil {
 		return err
 	}
@@ -54,10 +59,26 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// makeTest runs make test with what a directory has, and returns what it prints.
-func makeTest(ctx context.Context, dir string) (string, error) {
+// startingPrograms returns the packages that start programs, or ask what the machine has, in their tests or else.
+func startingPrograms(ctx context.Context) (packages []string, err error) {
+	const format = "{{.ImportPath}} {{join .Imports ` `}} {{join .TestImports ` `}} {{join .XTestImports ` `}}"
+	list, err := exec.CommandContext(ctx, "go", "list", "-f", format, "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list ./...: %w", err)
+	}
+	for line := range strings.Lines(string(list)) {
+		name, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return i == "os/exec" || strings.HasSuffix(i, "/test/need") }) {
+			packages = append(packages, name)
+		}
+	}
+	return packages, nil
+}
+
+// makeTest runs make test of packages with what a directory has, and returns what it prints.
+func makeTest(ctx context.Context, dir string, packages []string) (string, error) {
 	var said bytes.Buffer
-	test := exec.CommandContext(ctx, filepath.Join(dir, "make"), "test")
+	test := exec.CommandContext(ctx, filepath.Join(dir, "make"), "test", "PACKAGES="+strings.Join(packages, " "))
 	test.Cancel = func() error { return test.Process.Signal(os.Interrupt) }
 	test.Stdout, test.Stderr = io.MultiWriter(os.Stdout, &said), os.Stderr
 	for _, setting := range os.Environ() {
