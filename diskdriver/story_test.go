@@ -8,8 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,7 +19,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -65,29 +62,10 @@ const cluster = "c1"
 //
 // The words as=other and secret.KEY=VALUE give a request secrets.
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []byte
-			synctest.Test(t, func(t *testing.T) { got = tell(t, want, otherwise{}) })
-			if golden.Update() {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("the story goes otherwise (-update accepts it):\n%s", diff)
-			}
-		})
-	}
+	golden.Transcripts(t, func(t *testing.T, _, text string) (told string) {
+		synctest.Test(t, func(t *testing.T) { told = string(tell(t, []byte(text), otherwise{})) })
+		return told
+	})
 }
 
 // tell runs a story and returns it with what happens now, if need be in an ECS

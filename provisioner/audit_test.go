@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/topodisk/topodisk/internal/audit"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -28,7 +29,7 @@ func noPause(context.Context, int) error { return nil }
 
 func TestAuditReadsWhatTheDriverLists(t *testing.T) {
 	r := requestFor(t, 1)
-	ended := *testVolume("d-kept")
+	ended := *provisionertest.Volume("d-kept")
 	ended.Annotations[request.AnnVolumeName] = r.Create.Name // whose request is still in the journal
 	record, err := r.Encode()
 	must(t, err)
@@ -58,7 +59,7 @@ func TestAuditReadsWhatTheDriverLists(t *testing.T) {
 
 func TestAuditIsReadOnly(t *testing.T) {
 	api := fake.NewClientset()
-	if err := api.Tracker().Add(testVolume("d-1")); err != nil {
+	if err := api.Tracker().Add(provisionertest.Volume("d-1")); err != nil {
 		t.Fatal(err)
 	}
 	driver := &scriptedDriver{listed: []string{"1", "2"}}
@@ -90,9 +91,9 @@ func TestAuditIsReadOnly(t *testing.T) {
 // The annotation by which an audit knows an ended request is the one that is written.
 func TestAuditKnowsTheVolumeName(t *testing.T) {
 	r := requestFor(t, 1)
-	pv := testVolume("d-1")
+	pv := provisionertest.Volume("d-1")
 	pv.Annotations[request.AnnVolumeName] = r.Create.Name
-	c := audit.Cluster{Driver: driverName, Requests: auditRequests([]*request.Request{r}), Volumes: []v1.PersistentVolume{*pv}}
+	c := audit.Cluster{Driver: provisionertest.DriverName, Requests: auditRequests([]*request.Request{r}), Volumes: []v1.PersistentVolume{*pv}}
 	report, err := audit.Compare(audit.Listing{Disks: []audit.Disk{{ID: "d-1", Cluster: "c1", Owner: "c1"}}}, c, audit.Options{})
 	must(t, err)
 	if len(report.Findings) > 0 {

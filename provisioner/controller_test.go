@@ -12,15 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/topology"
 )
 
 // A leader remembers nothing of a claim that goes as it begins, and makes no volume for it.
 func TestAClaimThatGoesAsALeaderBeginsIsForgotten(t *testing.T) {
 	b := newLeader(t)
-	b.driver.creates = []answer{made("d-1", 0, "zone-a")}
-	claim, later := testClaim(), testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = "later", "later" })
-	for _, object := range []runtime.Object{claim, testClass(nil)} {
+	b.driver.Creates = []answer{made("d-1", 0, "zone-a")}
+	claim, later := provisionertest.Claim(), provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = "later", "later" })
+	for _, object := range []runtime.Object{claim, provisionertest.Class(nil)} {
 		must(t, b.api.Tracker().Add(object))
 	}
 	must(t, b.caches.Fill(t.Context()))
@@ -28,16 +29,16 @@ func TestAClaimThatGoesAsALeaderBeginsIsForgotten(t *testing.T) {
 	must(t, b.api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "shop", "data"))
 	must(t, b.handlers.lead(b.caches))
 	must(t, b.api.Tracker().Add(later))
-	eventually(t, "a later claim was seen", func() bool { _, exists, _ := b.caches.Claims.GetStore().GetByKey("shop/later"); return exists })
+	provisionertest.Eventually(t, "a later claim was seen", func() bool { _, exists, _ := b.caches.Claims.GetStore().GetByKey("shop/later"); return exists })
 	b.claims.Start(later)
 	end := b.provisions(t.Context())
-	eventually(t, "the later claim has its volume", func() bool {
+	provisionertest.Eventually(t, "the later claim has its volume", func() bool {
 		list, err := b.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) > 0
 	})
-	eventually(t, "the claim is forgotten", func() bool { return b.claims.ShouldStart(claim) })
+	provisionertest.Eventually(t, "the claim is forgotten", func() bool { return b.claims.ShouldStart(claim) })
 	end()
-	if creates, _ := b.driver.calls(); creates != 1 {
+	if creates, _ := b.driver.Calls(); creates != 1 {
 		t.Errorf("%d calls for the one claim that is there", creates)
 	}
 }
@@ -50,10 +51,10 @@ func BenchmarkBoundVolume(b *testing.B) {
 			var volumes []*v1.PersistentVolume
 			for i := range others {
 				id, name, uid := fmt.Sprint("d-", i), fmt.Sprint("data-", i), uuid.NewUUID()
-				pv := testVolume(id, func(pv *v1.PersistentVolume) {
+				pv := provisionertest.Volume(id, func(pv *v1.PersistentVolume) {
 					pv.Status.Phase, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = v1.VolumeBound, name, uid
 				})
-				claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = name, uid, id })
+				claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = name, uid, id })
 				bench.show(b, claim, pv)
 				volumes = append(volumes, pv)
 			}
@@ -68,15 +69,15 @@ func BenchmarkBoundVolume(b *testing.B) {
 func TestAResyncWakesNoClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil, func(c *Config) { c.RetryStart, c.RetryMax = time.Hour, time.Hour })
-		b.zones.err = &topology.Error{Reason: topology.NoTopology}
-		class, claim := testClass(nil), testClaim()
+		b.zones.Err = &topology.Error{Reason: topology.NoTopology}
+		class, claim := provisionertest.Class(nil), provisionertest.Claim()
 		b.show(t, class, claim)
 		b.claims.Start(claim)
 		end := b.provisions(t.Context())
-		if synctest.Wait(); len(b.zones.asked) != 1 {
-			t.Fatalf("%d attempts", len(b.zones.asked))
+		if synctest.Wait(); len(b.zones.Asked) != 1 {
+			t.Fatalf("%d attempts", len(b.zones.Asked))
 		}
-		driver := storagev1.CSINodeDriver{Name: driverName, TopologyKeys: []string{topology.ZoneKey}}
+		driver := storagev1.CSINodeDriver{Name: provisionertest.DriverName, TopologyKeys: []string{topology.ZoneKey}}
 		csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{driver}}}
 		plain, _ := node("node-1", "zone-a")
 		changed := plain.DeepCopy()
@@ -102,10 +103,10 @@ func TestAResyncWakesNoClaim(t *testing.T) {
 			{"the same class", func() { h.classChanged(class, class.DeepCopy()) }, 0},
 			{"the same claim", func() { h.claimChanged(claim, claim.DeepCopy()) }, 0},
 		} {
-			before := len(b.zones.asked)
+			before := len(b.zones.Asked)
 			step.do()
-			if synctest.Wait(); len(b.zones.asked) != before+step.want {
-				t.Errorf("%s: %d claims are woken, want %d", step.what, len(b.zones.asked)-before, step.want)
+			if synctest.Wait(); len(b.zones.Asked) != before+step.want {
+				t.Errorf("%s: %d claims are woken, want %d", step.what, len(b.zones.Asked)-before, step.want)
 			}
 		}
 		end()

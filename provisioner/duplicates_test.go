@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestDuplicatesAreReportedOnce(t *testing.T) {
@@ -15,19 +17,19 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 		b.show(t, pv)
 		b.handlers.duplicates.volumeChanged(pv)
 	}
-	show(testVolume("d-1"))
-	show(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
-	show(testVolume("d-3", func(pv *v1.PersistentVolume) { pv.Annotations = nil })) // somebody has made it by hand
+	show(provisionertest.Volume("d-1"))
+	show(provisionertest.Volume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
+	show(provisionertest.Volume("d-3", func(pv *v1.PersistentVolume) { pv.Annotations = nil })) // somebody has made it by hand
 	for _, restored := range []string{"d-5", "d-6"} {
-		show(testVolume(restored, func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.Name = "", restored }))
+		show(provisionertest.Volume(restored, func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.Name = "", restored }))
 	}
-	if events := b.drained(); len(events) > 0 {
+	if events := provisionertest.Events(b.events); len(events) > 0 {
 		t.Errorf("events %q", events)
 	}
 	for range 2 {
-		show(testVolume("d-4"))
+		show(provisionertest.Volume("d-4"))
 	}
-	events := b.drained()
+	events := provisionertest.Events(b.events)
 	for _, want := range []string{"ProvisionedTwice", "involvedObject{kind=PersistentVolumeClaim", "d-1 and d-4 were all made for claim shop/data"} {
 		if len(events) != 1 || !strings.Contains(events[0], want) {
 			t.Errorf("events %q, want one with %q", events, want)
@@ -40,13 +42,13 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 
 func TestDuplicatesAreReportedForTheUnboundVolume(t *testing.T) {
 	b := newBench(t, nil)
-	first, second := testVolume("d-1"), testVolume("d-2")
-	b.show(t, testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), first, second)
+	first, second := provisionertest.Volume("d-1"), provisionertest.Volume("d-2")
+	b.show(t, provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), first, second)
 	for _, step := range []struct {
 		pv   *v1.PersistentVolume
 		want int
 	}{{first, 0}, {second, 1}} {
-		if b.handlers.volumeChanged(step.pv); len(b.drained()) != step.want {
+		if b.handlers.volumeChanged(step.pv); len(provisionertest.Events(b.events)) != step.want {
 			t.Errorf("not %d events after that of %s", step.want, step.pv.Name)
 		}
 	}

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
@@ -66,7 +69,7 @@ func TestAFailedEventIsWrittenAgain(t *testing.T) {
 			}
 			away := true
 			api.PrependReactor(verb, "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return away, nil, apierrors.NewInternalError(errString("etcd is slow"))
+				return away, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 			})
 			sink := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api, time.Now)}
 			if _, err := write(sink, event); err == nil {
@@ -85,7 +88,7 @@ func TestAFailedEventIsWrittenAgain(t *testing.T) {
 // A tenant may have written what is in an event, and an event is kept in etcd.
 func TestAnEventIsBounded(t *testing.T) {
 	recorder := record.NewFakeRecorder(3)
-	events, claim, long := boundedEvents{recorder}, testClaim(), strings.Repeat("x", 250_000)
+	events, claim, long := boundedEvents{recorder}, provisionertest.Claim(), strings.Repeat("x", 250_000)
 	events.Event(claim, v1.EventTypeWarning, "Long", long)
 	events.Eventf(claim, v1.EventTypeWarning, "Long", "%s: %d %%", long, 1)
 	events.AnnotatedEventf(claim, nil, v1.EventTypeWarning, "Long", "%s: %d %%", long, 1)

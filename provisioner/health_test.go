@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/topodisk/topodisk/provisioner/deletion"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // slowDriver takes its time for each call.
@@ -31,19 +32,19 @@ func (d slowDriver) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeReques
 func TestALeaderWithASlowDriverIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLeader(t, func(c *Config) { c.Timeout, c.Workers = 10*time.Minute, 1 })
-		b.driver.creates = []answer{made("d-small", gib, "zone-a")}
+		b.driver.Creates = []answer{made("d-small", gib, "zone-a")}
 		slow := slowDriver{b.driver, b.config.Timeout}
 		b.claims.Driver, b.claims.Deleter = slow, deletion.NewDeleter(b.api, slow, b.config.Timeout)
-		b.show(t, testClass(nil), claimOf(1), claimOf(2))
-		b.claims.Start(claimOf(1))
+		b.show(t, provisionertest.Class(nil), provisionertest.NumberedClaim(1, "20Gi"), provisionertest.NumberedClaim(2, "20Gi"))
+		b.claims.Start(provisionertest.NumberedClaim(1, "20Gi"))
 		end := b.provisions(t.Context())
 		time.Sleep(time.Minute)
-		b.claims.Start(claimOf(2))
+		b.claims.Start(provisionertest.NumberedClaim(2, "20Gi"))
 		for range 45 {
 			time.Sleep(time.Minute)
 			must(t, b.Healthy())
 		}
-		if _, deletes := b.driver.calls(); deletes < 2 {
+		if _, deletes := b.driver.Calls(); deletes < 2 {
 			t.Errorf("%d volumes were deleted", deletes)
 		}
 		end()

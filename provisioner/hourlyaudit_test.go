@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // listing is a driver that lists these disks, or fails.
@@ -41,7 +43,7 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 		return nil
 	}
 	volumes := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
-	saved := func(id string) { must(t, b.api.Tracker().Add(testVolume(id))) }
+	saved := func(id string) { must(t, b.api.Tracker().Add(provisionertest.Volume(id))) }
 	type counts struct{ disks, volumes float64 }
 
 	for _, step := range []struct {
@@ -54,13 +56,13 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 		live      int // reads of the API server
 	}{
 		{name: "no PersistentVolume tells the cluster"},
-		{name: "nothing to find is said by the cache", do: func() { saved("d-1"); b.show(t, testVolume("d-1")) }, lists: 1},
+		{name: "nothing to find is said by the cache", do: func() { saved("d-1"); b.show(t, provisionertest.Volume("d-1")) }, lists: 1},
 		{name: "the cache lags", do: func() { saved("d-orphan"); l.disks = append(l.disks, orphan) }, lists: 1, live: 1},
 		{name: "an orphan", do: func() { must(t, b.api.Tracker().Delete(volumes, "", "d-orphan")) }, want: counts{disks: 1}, lists: 2, live: 2},
 		{name: "no answer changes nothing", do: func() { l.fails = errors.New("no answer") }, fails: true, want: counts{disks: 1}, lists: 1},
 		{name: "deleted meanwhile", do: func() { l.fails = nil }, meanwhile: func() { l.disks = l.disks[:3] }, lists: 2, live: 1},
 		{name: "a lost disk", do: func() {
-			lost := testVolume("d-lost", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })
+			lost := provisionertest.Volume("d-lost", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })
 			must(t, b.api.Tracker().Add(lost))
 			b.show(t, lost)
 		}, want: counts{volumes: 1}, lists: 2, live: 2},

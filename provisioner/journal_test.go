@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -28,14 +29,14 @@ func TestARecordOfALaterVersionIsKept(t *testing.T) {
 	}
 	b := newBench(t, []answer{made("d-1", 0, "zone-a")})
 	b.claims.Journal = s
-	claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "uid-1" })
-	b.show(t, claim, testClass(nil))
+	claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.UID = "uid-1" })
+	b.show(t, claim, provisionertest.Class(nil))
 	b.claims.Start(claim)
 	end := b.provisions(t.Context())
 	var said string
-	eventually(t, "the claim's owner is told", func() bool { said = strings.Join(b.drained(), "\n"); return said != "" })
+	provisionertest.Eventually(t, "the claim's owner is told", func() bool { said = strings.Join(provisionertest.Events(b.events), "\n"); return said != "" })
 	end()
-	if creates, _ := b.driver.calls(); creates != 0 || !strings.Contains(said, "key uid-1 of ConfigMap kube-system/journal-0") {
+	if creates, _ := b.driver.Calls(); creates != 0 || !strings.Contains(said, "key uid-1 of ConfigMap kube-system/journal-0") {
 		t.Errorf("the request of a later format was begun again: %d calls, events %q", creates, said)
 	}
 }
@@ -49,9 +50,9 @@ func TestALeaderRepeatsTheRequestsOfTheJournal(t *testing.T) {
 		must(t, err)
 		records[string(requestFor(t, n).Claim.UID)] = string(record)
 	}
-	name := request.JournalName(driverName) + "-0"
+	name := request.JournalName(provisionertest.DriverName) + "-0"
 	must(t, b.api.Tracker().Add(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, ResourceVersion: "1"}, Data: records}))
-	b.show(t, testVolume("d-0", func(pv *v1.PersistentVolume) {
+	b.show(t, provisionertest.Volume("d-0", func(pv *v1.PersistentVolume) {
 		pv.Spec.ClaimRef.UID, pv.Annotations[request.AnnVolumeName] = "uid-0", requestFor(t, 0).Create.Name
 	}))
 	must(t, b.recoverRequests(t.Context()))

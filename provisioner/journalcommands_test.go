@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -22,13 +23,13 @@ func records(t *testing.T, objects ...runtime.Object) *Journal {
 	t.Helper()
 	record, err := requestFor(t, 1).Encode()
 	must(t, err)
-	name := request.JournalName(driverName) + "-0"
+	name := request.JournalName(provisionertest.DriverName) + "-0"
 	shard := &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
 		Data:       map[string]string{"uid-1": string(record), "uid-2": `{"format":2}`},
 	}
 	config := testConfig()
-	config.DriverName, config.Namespace = driverName, "kube-system"
+	config.DriverName, config.Namespace = provisionertest.DriverName, "kube-system"
 	r, err := ReadJournal(t.Context(), config, fake.NewClientset(append(objects, shard)...))
 	must(t, err)
 	return r
@@ -56,11 +57,11 @@ func TestRecordsAreListedAndShown(t *testing.T) {
 }
 
 func TestEndErrorsNameTheReason(t *testing.T) {
-	claim := testClaim()
+	claim := provisionertest.Claim()
 	claim.UID = "uid-1"
-	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "uid-1", "by-hand" })
+	bound := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "uid-1", "by-hand" })
 	volume := func(name, volumeName string) *v1.PersistentVolume {
-		return testVolume(name, func(pv *v1.PersistentVolume) {
+		return provisionertest.Volume(name, func(pv *v1.PersistentVolume) {
 			pv.Annotations[request.AnnVolumeName], pv.Spec.ClaimRef.UID = volumeName, "uid-1"
 		})
 	}
@@ -107,7 +108,7 @@ func TestEndOutlivesAnErrorOfTheAPIServer(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.AfterFunc(10*time.Second, func() { // the leader ends it
-			must(t, api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("configmaps"), "kube-system", request.JournalName(driverName)+"-0"))
+			must(t, api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("configmaps"), "kube-system", request.JournalName(provisionertest.DriverName)+"-0"))
 		})
 		if err := r.End(t.Context(), "uid-1", "no proof", time.Minute); err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -29,7 +30,7 @@ func within(limit time.Duration, ok func() bool) bool {
 // nobody knows whether a disk was made.
 func TestAnAttemptOutlivesItsClass(t *testing.T) {
 	withoutNode := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) }
-	x := newClaimFixture(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, withoutNode)
+	x := newClaimFixture(t, []answer{{Err: status.Error(codes.Unavailable, "the reply was lost")}}, withoutNode)
 	x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
 	x.createClass()
 	x.createClaim()
@@ -40,12 +41,12 @@ func TestAnAttemptOutlivesItsClass(t *testing.T) {
 	anew.UID, anew.Provisioner = "another", "another.csi.example.com"
 	_, err := classes.Create(t.Context(), anew, metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "the cache has the other class", func() bool {
+	provisionertest.Eventually(t, "the cache has the other class", func() bool {
 		object, exists, err := x.c.caches.Classes.GetStore().GetByKey(anew.Name)
 		return err == nil && exists && object.(*storagev1.StorageClass).UID == anew.UID
 	})
 	volume := "d-" + x.claim.Name
-	x.answerNow(made(volume, 20*gib, "zone-a"))
+	x.driver.SetCreates(made(volume, 20*gib, "zone-a"))
 	if !within(5*time.Second, func() bool { return x.hasVolume(volume) }) {
 		t.Errorf("the volume is under way, and the driver is not asked any more: %d calls in all", x.asked())
 	}

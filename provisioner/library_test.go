@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -107,7 +108,7 @@ func node(name, zone string) (*metav1.PartialObjectMetadata, *storagev1.CSINode)
 		},
 		&storagev1.CSINode{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "i-" + name, TopologyKeys: keys}}},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: provisionertest.DriverName, NodeID: "i-" + name, TopologyKeys: keys}}},
 		}
 }
 
@@ -133,11 +134,12 @@ func newClaimFixture(t *testing.T, answers []answer, change ...func(*v1.Persiste
 		t.Fatal(err)
 	}
 	name := uniqueName(strings.ToLower(t.Name()))
-	claim := testClaim(change...)
+	claim := provisionertest.Claim(change...)
 	claim.Namespace, claim.UID, claim.Spec.StorageClassName = name, types.UID(name), &name
-	class := testClass(nil)
+	class := provisionertest.Class(nil)
 	class.Name = name
-	x := &claimFixture{controllerFixture: s, t: t, driver: &scriptedDriver{creates: answers}, claim: claim, class: class}
+	driver := &scriptedDriver{ScriptedDriver: provisionertest.ScriptedDriver{Creates: answers}}
+	x := &claimFixture{controllerFixture: s, t: t, driver: driver, claim: claim, class: class}
 	s.mu.Lock()
 	s.scripts["disk-"+name] = x.driver
 	s.mu.Unlock()
@@ -193,19 +195,12 @@ func (x *claimFixture) deleteClaim() {
 	}
 }
 
-// answerNow replaces what the driver answers from now on.
-func (x *claimFixture) answerNow(answers ...answer) {
-	x.driver.mu.Lock()
-	defer x.driver.mu.Unlock()
-	x.driver.creates = answers
-}
-
-func (x *claimFixture) asked() int { n, _ := x.driver.calls(); return n }
+func (x *claimFixture) asked() int { n, _ := x.driver.Calls(); return n }
 
 func (x *claimFixture) awaitAsked(more int) {
 	x.t.Helper()
 	before := x.asked()
-	eventually(x.t, "the driver was asked", func() bool { return x.asked() >= before+more })
+	provisionertest.Eventually(x.t, "the driver was asked", func() bool { return x.asked() >= before+more })
 }
 
 func (x *claimFixture) hasVolume(name string) bool {
@@ -215,7 +210,7 @@ func (x *claimFixture) hasVolume(name string) bool {
 
 func (x *claimFixture) awaitVolume(name string) {
 	x.t.Helper()
-	eventually(x.t, "PersistentVolume "+name+" was saved", func() bool { return x.hasVolume(name) })
+	provisionertest.Eventually(x.t, "PersistentVolume "+name+" was saved", func() bool { return x.hasVolume(name) })
 }
 
 // failures is how many attempts have failed since there is the class.
@@ -255,7 +250,7 @@ func TestAClaimIsProvisionedWithOneWrite(t *testing.T) {
 	x.createClass()
 	x.createClaim()
 	x.awaitVolume(id)
-	eventually(t, "the claim had an event", func() bool {
+	provisionertest.Eventually(t, "the claim had an event", func() bool {
 		for _, a := range x.done("create", "events", "") {
 			if a.(clienttesting.CreateAction).GetObject().(*v1.Event).Reason == "ProvisioningSucceeded" {
 				return true
@@ -292,10 +287,10 @@ func TestAClaimWithAVolumeGetsNoSecondOne(t *testing.T) {
 
 // The owner of a claim that fails can't have it tried more often by changes of what nothing reads.
 func TestANoteOnAClaimIsNoReasonForAnAttempt(t *testing.T) {
-	x := newClaimFixture(t, []answer{refused(codes.InvalidArgument)})
+	x := newClaimFixture(t, []answer{provisionertest.Refused(codes.InvalidArgument)})
 	x.createClass()
 	x.createClaim()
-	eventually(t, "the claim is refused", x.isWaiting)
+	provisionertest.Eventually(t, "the claim is refused", x.isWaiting)
 	began := time.Now()
 	for n := range 100 {
 		x.updateClaim(func(c *v1.PersistentVolumeClaim) {
@@ -319,8 +314,8 @@ func TestALostVolumeIsReplacedBeforeBinding(t *testing.T) {
 	x.createClass()
 	x.createClaim()
 	x.awaitVolume(went)
-	eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.caches.Volumes.GetStore().GetByKey(went); return exists })
-	x.answerNow(made(came, 20*gib, "zone-a"))
+	provisionertest.Eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.caches.Volumes.GetStore().GetByKey(went); return exists })
+	x.driver.SetCreates(made(came, 20*gib, "zone-a"))
 	if err := x.api.CoreV1().PersistentVolumes().Delete(t.Context(), went, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -328,10 +323,10 @@ func TestALostVolumeIsReplacedBeforeBinding(t *testing.T) {
 }
 
 func TestRescheduleKeepsANewlySelectedNode(t *testing.T) {
-	x := newClaimFixture(t, []answer{{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}})
+	x := newClaimFixture(t, []answer{provisionertest.SoldOut()})
 	x.createClass()
 	x.createClaim()
-	eventually(t, "the selected node was removed", func() bool {
+	provisionertest.Eventually(t, "the selected node was removed", func() bool {
 		claim, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Get(t.Context(), "data", metav1.GetOptions{})
 		return err == nil && claim.Annotations[request.AnnSelectedNode] == ""
 	})
@@ -350,7 +345,7 @@ func TestRescheduleKeepsANewlySelectedNode(t *testing.T) {
 
 func TestAnAttemptOutlivesItsClaimAndClass(t *testing.T) {
 	id := uniqueName("d-outlives")
-	x := newClaimFixture(t, []answer{unavailable()})
+	x := newClaimFixture(t, []answer{provisionertest.Unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
@@ -359,35 +354,33 @@ func TestAnAttemptOutlivesItsClaimAndClass(t *testing.T) {
 	}
 	x.deleteClaim()
 	x.awaitAsked(3)
-	x.answerNow(made(id, 20*gib, "zone-a"))
+	x.driver.SetCreates(made(id, 20*gib, "zone-a"))
 	x.awaitVolume(id)
 }
 
 func TestAnAttemptOutlivesItsSelectedNode(t *testing.T) {
 	id := uniqueName("d-withdrawn")
-	x := newClaimFixture(t, []answer{unavailable()})
+	x := newClaimFixture(t, []answer{provisionertest.Unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
 	x.updateClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
 	x.awaitAsked(3)
-	x.answerNow(made(id, 20*gib, "zone-a"))
+	x.driver.SetCreates(made(id, 20*gib, "zone-a"))
 	x.awaitVolume(id)
 }
 
 func TestAClaimChangedDuringAnAttemptIsRetried(t *testing.T) {
 	id := uniqueName("d-moved")
-	x := newClaimFixture(t, []answer{unavailable()})
+	x := newClaimFixture(t, []answer{provisionertest.Unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
 	x.updateClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-2" })
 	x.awaitAsked(3)
-	x.answerNow(answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}, made(id, 20*gib, "zone-b"))
+	x.driver.SetCreates(provisionertest.SoldOut(), made(id, 20*gib, "zone-b"))
 	x.awaitVolume(id)
-	x.driver.mu.Lock()
-	defer x.driver.mu.Unlock()
-	last := x.driver.created[len(x.driver.created)-1].AccessibilityRequirements.Preferred[0].Segments[topology.WellKnownZoneKey]
+	last := x.driver.LastCreated().AccessibilityRequirements.Preferred[0].Segments[topology.WellKnownZoneKey]
 	if last != "zone-b" {
 		t.Errorf("asked for %s", last)
 	}
@@ -400,12 +393,12 @@ func TestAClaimWaitsForClassAndDriver(t *testing.T) {
 	x.createNode(n)
 	x.createClaim()
 	x.createClass()
-	eventually(t, "the claim waited for its node", x.isWaiting)
+	provisionertest.Eventually(t, "the claim waited for its node", x.isWaiting)
 	if _, err := x.api.StorageV1().CSINodes().Create(t.Context(), csiNode, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	x.awaitVolume(id)
-	eventually(t, "its request ended", func() bool { return !x.isUnderWay() })
+	provisionertest.Eventually(t, "its request ended", func() bool { return !x.isUnderWay() })
 	failures := x.failures()
 	time.Sleep(2 * testConfig().RetryMax)
 	if now := x.failures(); now != failures || x.asked() != 1 {
@@ -421,9 +414,9 @@ func TestADeletedWaitingClaimIsForgotten(t *testing.T) {
 	x.createNode(n)
 	x.createClass()
 	x.createClaim()
-	eventually(t, "the claim waited for its node", x.isWaiting)
+	provisionertest.Eventually(t, "the claim waited for its node", x.isWaiting)
 	x.deleteClaim()
-	eventually(t, "the claim was forgotten", func() bool { return !x.isKnown() })
+	provisionertest.Eventually(t, "the claim was forgotten", func() bool { return !x.isKnown() })
 }
 
 func TestAReleasedVolumeIsDeletedOnce(t *testing.T) {
@@ -432,18 +425,18 @@ func TestAReleasedVolumeIsDeletedOnce(t *testing.T) {
 	x.mu.Lock()
 	x.scripts[id] = x.driver
 	x.mu.Unlock()
-	pv := testVolume(id, func(pv *v1.PersistentVolume) { pv.Finalizers = nil })
+	pv := provisionertest.Volume(id, func(pv *v1.PersistentVolume) { pv.Finalizers = nil })
 	if _, err := x.api.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the PersistentVolume was gone", func() bool { return !x.hasVolume(id) })
-	if _, deletes := x.driver.calls(); deletes != 1 {
+	provisionertest.Eventually(t, "the PersistentVolume was gone", func() bool { return !x.hasVolume(id) })
+	if _, deletes := x.driver.Calls(); deletes != 1 {
 		t.Errorf("%d DeleteVolume calls", deletes)
 	}
 }
 
 func TestAFailedRescheduleDoesNotCallTheDriver(t *testing.T) {
-	x := newClaimFixture(t, []answer{soldOutAnswer()})
+	x := newClaimFixture(t, []answer{provisionertest.SoldOut()})
 	refusals := 3
 	var mu sync.Mutex
 	x.api.PrependReactor("patch", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -453,11 +446,11 @@ func TestAFailedRescheduleDoesNotCallTheDriver(t *testing.T) {
 			return false, nil, nil
 		}
 		refusals--
-		return true, nil, apierrors.NewInternalError(errString("etcd is slow"))
+		return true, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 	})
 	x.createClass()
 	x.createClaim()
-	eventually(t, "the selected node was removed", func() bool {
+	provisionertest.Eventually(t, "the selected node was removed", func() bool {
 		claim, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Get(t.Context(), "data", metav1.GetOptions{})
 		return err == nil && claim.Annotations[request.AnnSelectedNode] == ""
 	})
@@ -467,12 +460,12 @@ func TestAFailedRescheduleDoesNotCallTheDriver(t *testing.T) {
 }
 
 func TestADeletedClaimIsNotRetried(t *testing.T) {
-	x := newClaimFixture(t, []answer{refused(codes.Internal)})
+	x := newClaimFixture(t, []answer{provisionertest.Refused(codes.Internal)})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(2) // it is tried again
 	x.deleteClaim()
-	eventually(t, "nothing is tried for it any more", func() bool {
+	provisionertest.Eventually(t, "nothing is tried for it any more", func() bool {
 		before := x.asked()
 		time.Sleep(2 * testConfig().RetryMax)
 		return x.asked() == before

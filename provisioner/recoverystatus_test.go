@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/topodisk/topodisk/internal/sleep"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/journal"
 )
 
@@ -40,7 +41,7 @@ func TestAnUnreadableJournalIsReported(t *testing.T) {
 		begin := time.Now()
 		time.AfterFunc(time.Second/2, func() {
 			for what, check := range map[string]func() error{"healthy": b.Healthy, "ready": b.Recovered} {
-				if err := check(); !strings.Contains(text(err), "the journal can't be read") || !strings.Contains(text(err), "no rule") {
+				if err := check(); !strings.Contains(fmt.Sprint(err), "the journal can't be read") || !strings.Contains(fmt.Sprint(err), "no rule") {
 					t.Errorf("it is not %s: %v", what, err)
 				}
 			}
@@ -49,7 +50,7 @@ func TestAnUnreadableJournalIsReported(t *testing.T) {
 		if took := time.Since(begin); !errors.Is(err, ErrCannotRecover) || took < recoveryLimit || took > recoveryLimit+2*time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
-		if events := b.drained(); len(events) == 0 || !strings.Contains(events[0], reasonRecovery) || !strings.Contains(events[0], "no rule") {
+		if events := provisionertest.Events(b.events); len(events) == 0 || !strings.Contains(events[0], reasonRecovery) || !strings.Contains(events[0], "no rule") {
 			t.Errorf("events %q", events)
 		}
 		if n := testutil.ToFloat64(b.metrics.recoveryFailures.WithLabelValues(stepJournal)); n < 10 {
@@ -129,13 +130,13 @@ func TestAStandByWithoutCachesIsNotReady(t *testing.T) {
 		go func() { b.reportUntil(full); close(done) }()
 		time.Sleep(2 * recoveryLimit)
 		synctest.Wait()
-		if err := b.Recovered(); !strings.Contains(text(err), "the caches are not full") {
+		if err := b.Recovered(); !strings.Contains(fmt.Sprint(err), "the caches are not full") {
 			t.Errorf("got %v", err)
 		}
 		must(t, b.Healthy())
 		close(full)
 		<-done
-		if events := b.drained(); len(events) == 0 {
+		if events := provisionertest.Events(b.events); len(events) == 0 {
 			t.Error("no event tells of it")
 		}
 	})

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 func TestAttributesOfVolumes(t *testing.T) {
 	class := &storagev1.VolumeAttributesClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, DriverName: driverName, Parameters: map[string]string{"performanceLevel": "PL2"},
+		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, DriverName: provisionertest.DriverName, Parameters: map[string]string{"performanceLevel": "PL2"},
 	}
 	foreign := class.DeepCopy()
 	foreign.Name, foreign.DriverName = "foreign", "other"
@@ -45,7 +47,7 @@ func TestAttributesOfVolumes(t *testing.T) {
 				"csi.storage.k8s.io/controller-modify-secret-name": "m", "csi.storage.k8s.io/controller-modify-secret-namespace": "vault",
 			}), "node-1")
 			if test.want != "" {
-				if !strings.Contains(text(err), test.want) || watch.NotReadyObject(err) != test.waits {
+				if !strings.Contains(fmt.Sprint(err), test.want) || watch.NotReadyObject(err) != test.waits {
 					t.Errorf("got %v, waiting for %v", err, watch.NotReadyObject(err))
 				}
 				return
@@ -53,7 +55,7 @@ func TestAttributesOfVolumes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := b.driver.created[0].MutableParameters["performanceLevel"]; (got == "PL2") != (test.class != "") {
+			if got := b.driver.Created[0].MutableParameters["performanceLevel"]; (got == "PL2") != (test.class != "") {
 				t.Errorf("asked for %q", got)
 			}
 			if got := ptr.Deref(pv.Spec.VolumeAttributesClassName, ""); got != test.class {

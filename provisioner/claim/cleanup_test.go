@@ -76,7 +76,7 @@ func TestAnAttemptEndsIfItsNameIsTaken(t *testing.T) {
 				if all := b.open(); (all == 0) != test.ends || slices.Equal(erased.keys, []string{"0f1e"}) != test.ends {
 					t.Errorf("%d volumes are under way, the journal has lost %q", all, erased.keys)
 				}
-				if _, deletes := b.driver.calls(); deletes != test.wantDeletes {
+				if _, deletes := b.driver.Calls(); deletes != test.wantDeletes {
 					t.Errorf("%d calls of DeleteVolume, want %d", deletes, test.wantDeletes)
 				}
 			})

@@ -103,11 +103,11 @@ func TestAConflictIsReported(t *testing.T) {
 		"another Pod has the other": {podWith("web-0", "logs", "x"), "zone-a", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{soldOutAnswer()}, test.pod)
+			b := newBench(t, []answer{soldOut()}, test.pod)
 			must(t, b.Claims.Add(testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = "logs", "other", "d-logs" })))
 			must(t, b.Volumes.Add(testVolume("d-logs", func(pv *v1.PersistentVolume) {
 				pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "logs", "other"
-				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, test.zone).volume.AccessibleTopology)
+				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, test.zone).Volume.AccessibleTopology)
 			})))
 			for range 4 {
 				_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
@@ -129,7 +129,7 @@ func TestAConflictIsReported(t *testing.T) {
 }
 
 func TestPodsAreListedOncePerNamespace(t *testing.T) {
-	b := newBench(t, []answer{soldOutAnswer()})
+	b := newBench(t, []answer{soldOut()})
 	for n := range 50 {
 		for range 3 {
 			_, _, _ = b.provision(t.Context(), claimOf(n, fmt.Sprint(20+n)+"Gi"), testClass(nil), "node-1")
@@ -142,10 +142,10 @@ func TestPodsAreListedOncePerNamespace(t *testing.T) {
 
 // With Pods in a cache none are listed.
 func TestAConflictIsFoundInTheCacheOfPods(t *testing.T) {
-	g := newTogether(t, []answer{soldOutAnswer()}, podWith("web-0", "data", "logs"), podWith("web-1", "logs", "x"))
+	g := newTogether(t, []answer{soldOut()}, podWith("web-0", "data", "logs"), podWith("web-1", "logs", "x"))
 	g.claim("logs", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-logs" })
 	must(t, g.Volumes.Add(testVolume("d-logs", func(pv *v1.PersistentVolume) {
-		pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, "zone-a").volume.AccessibleTopology)
+		pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, "zone-a").Volume.AccessibleTopology)
 	})))
 	before := g.podLists()
 	g.start(g.claim("data"))

@@ -15,7 +15,7 @@ import (
 
 // The driver looks for no disk if it hears that there is none, so it must be so.
 func TestOnlyFirstCallsAreMarked(t *testing.T) {
-	refused := func(code codes.Code) answer { return answer{err: status.Error(code, "scripted")} }
+	refused := func(code codes.Code) answer { return answer{Err: status.Error(code, "scripted")} }
 	ok := made("d-1", 20*gib, "zone-a")
 	for name, c := range map[string]struct {
 		answers []answer
@@ -58,8 +58,8 @@ func TestOnlyFirstCallsAreMarked(t *testing.T) {
 				}
 				_, _, _ = b.provision(t.Context(), claim, testClass(nil), "")
 			}
-			if !slices.Equal(b.driver.first, c.want) {
-				t.Errorf("said to be the first: %v, want %v", b.driver.first, c.want)
+			if !slices.Equal(b.driver.First, c.want) {
+				t.Errorf("said to be the first: %v, want %v", b.driver.First, c.want)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func TestAClaimIsTriedAgainAfterAPanic(t *testing.T) {
 		end := b.runs(t.Context())
 		time.Sleep(b.RetryMax)
 		synctest.Wait()
-		if creates, saved := len(b.driver.created), b.savedVolumes(t); creates != 2 || saved != 1 {
+		if creates, saved := len(b.driver.Created), b.savedVolumes(t); creates != 2 || saved != 1 {
 			t.Errorf("the driver was asked %d times, and %d volumes are saved", creates, saved)
 		}
 		end()

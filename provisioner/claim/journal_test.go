@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,11 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/deletion"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -35,20 +34,7 @@ import (
 // runJournal returns the journal of a process that is writing it.
 func runJournal(t *testing.T, api *fake.Clientset) *journal.Store {
 	t.Helper()
-	versions := 1 // client-go's fake gives none
-	api.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if write, ok := action.(clienttesting.CreateAction); ok { // an update, too
-			versions++
-			write.GetObject().(*v1.ConfigMap).ResourceVersion = strconv.Itoa(versions)
-		}
-		return false, nil, nil
-	})
-	objects := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
-	objects.PrependReactor("get", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		configMap, err := api.CoreV1().ConfigMaps(action.GetNamespace()).Get(context.Background(), action.(clienttesting.GetAction).GetName(), metav1.GetOptions{})
-		return true, &metav1.PartialObjectMetadata{ObjectMeta: configMap.ObjectMeta}, err
-	})
-	s := journal.New(api, objects, "kube-system", "journal", func() {})
+	s := journal.New(api, provisionertest.ConfigMapMetadata(api), "kube-system", "journal", func() {})
 	_, err := s.Load(t.Context())
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,8 +74,8 @@ func TestTheJournalHasNoSecret(t *testing.T) {
 	b.Journal = kept
 	class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"})
 	_, _, _ = b.provision(t.Context(), testClaim(), class, "node-1")
-	if len(b.driver.created) != 1 || b.driver.created[0].Secrets["key"] != "hidden" || len(kept.written) != 1 || !strings.Contains(kept.written[0], "vault") {
-		t.Fatalf("asked for %v, written %q", b.driver.created, kept.written)
+	if len(b.driver.Created) != 1 || b.driver.Created[0].Secrets["key"] != "hidden" || len(kept.written) != 1 || !strings.Contains(kept.written[0], "vault") {
+		t.Fatalf("asked for %v, written %q", b.driver.Created, kept.written)
 	}
 	if strings.Contains(kept.written[0], "hidden") || strings.Contains(kept.written[0], "aGlkZGVu") {
 		t.Error("the journal has a secret")
@@ -134,7 +120,7 @@ func (b *bench) savedVolumes(t *testing.T) int {
 
 // countingDriver takes a second for each volume, and notes how many calls it has at a time, of each namespace and of all.
 type countingDriver struct {
-	*scriptedDriver
+	*provisionertest.ScriptedDriver
 	volumes atomic.Int32
 
 	counts sync.Mutex
@@ -142,8 +128,8 @@ type countingDriver struct {
 	most   map[string]int // the key of all is empty
 }
 
-func newCountingDriver(d *scriptedDriver) *countingDriver {
-	return &countingDriver{scriptedDriver: d, now: map[string]int{}, most: map[string]int{}}
+func newCountingDriver(d *provisionertest.ScriptedDriver) *countingDriver {
+	return &countingDriver{ScriptedDriver: d, now: map[string]int{}, most: map[string]int{}}
 }
 
 func (d *countingDriver) count(namespace string, more int) {
@@ -160,7 +146,7 @@ func (d *countingDriver) CreateVolume(_ context.Context, in *csi.CreateVolumeReq
 	d.count(namespace, 1)
 	defer d.count(namespace, -1)
 	time.Sleep(time.Second)
-	return &csi.CreateVolumeResponse{Volume: made(fmt.Sprintf("d-%d", d.volumes.Add(1)), 20*gib, "zone-a").volume}, nil
+	return &csi.CreateVolumeResponse{Volume: made(fmt.Sprintf("d-%d", d.volumes.Add(1)), 20*gib, "zone-a").Volume}, nil
 }
 
 // sharedJournal answers Put once so many wait for it.
@@ -349,10 +335,10 @@ func TestAClaimWaitsForRoomInTheJournal(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	b.Journal = &fullJournal{}
 	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	if outcome != notSent || !strings.Contains(text(err), "the journal is full") {
+	if outcome != notSent || !strings.Contains(fmt.Sprint(err), "the journal is full") {
 		t.Errorf("got %v, %v", outcome, err)
 	}
-	if creates, _ := b.driver.calls(); creates != 0 || b.open() != 0 {
+	if creates, _ := b.driver.Calls(); creates != 0 || b.open() != 0 {
 		t.Errorf("the driver was asked %d times, %d volumes are under way", creates, b.open())
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -363,13 +349,13 @@ func TestAClaimWaitsForRoomInTheJournal(t *testing.T) {
 		b.startImmediate(t, "shop", 1)
 		defer b.runs(t.Context())()
 		time.Sleep(2 * time.Hour)
-		if creates, _ := b.driver.calls(); creates != 0 {
+		if creates, _ := b.driver.Calls(); creates != 0 {
 			t.Errorf("without room the driver was asked %d times", creates)
 		}
 		full.hasRoom.Store(true)
 		time.Sleep(longestWait)
 		synctest.Wait()
-		if creates, saved := len(b.driver.created), b.savedVolumes(t); creates != 1 || saved != 1 {
+		if creates, saved := len(b.driver.Created), b.savedVolumes(t); creates != 1 || saved != 1 {
 			t.Errorf("with room the driver was asked %d times, and %d volumes are saved", creates, saved)
 		}
 	})
@@ -409,7 +395,7 @@ func TestTheJournalPrecedesCreateVolume(t *testing.T) {
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != notSent || err == nil {
 		t.Errorf("got %v, %v", outcome, err)
 	}
-	if creates, _ := b.driver.calls(); creates != 0 {
+	if creates, _ := b.driver.Calls(); creates != 0 {
 		t.Error("the driver was asked")
 	}
 }
@@ -462,7 +448,7 @@ func TestSettleWaitsForTheJournal(t *testing.T) {
 			t.Errorf("while the attempt is under way: %v, %d claims are queued", err, b.queue.Len())
 		}
 		b.work(t.Context(), claim.UID)
-		if creates, _ := b.driver.calls(); creates != 2 {
+		if creates, _ := b.driver.Calls(); creates != 2 {
 			t.Errorf("the driver was asked %d times, want 2: it is woken in its back-off", creates)
 		}
 		if err := b.Settle(t.Context(), claim.UID); err != nil || len(journaled(t, api)) != 0 {
@@ -501,7 +487,7 @@ func (b *bench) requestEnd(j *endingJournal, key, reason string) {
 }
 
 // mayBeMade leaves open whether an earlier call has made the volume.
-var mayBeMade = answer{err: status.Error(codes.Aborted, "it may have been made before")}
+var mayBeMade = answer{Err: status.Error(codes.Aborted, "it may have been made before")}
 
 func TestAnOperatorEndsARecord(t *testing.T) {
 	b, kept := newBench(t, []answer{mayBeMade}), &endingJournal{reasons: map[string]string{}}
@@ -517,7 +503,7 @@ func TestAnOperatorEndsARecord(t *testing.T) {
 	if b.open() != 0 || len(kept.rejected) > 0 {
 		t.Errorf("%d are open; rejected %q", b.open(), kept.rejected)
 	}
-	if creates, _ := b.driver.calls(); creates != 1 {
+	if creates, _ := b.driver.Calls(); creates != 1 {
 		t.Errorf("the driver was asked %d times", creates)
 	}
 	const want = "ProvisioningEnded an operator has ended the record of disk-0f1e: the keys may not list disks"

@@ -84,11 +84,11 @@ func TestNoNamespaceKeepsOthersFromTheJournal(t *testing.T) {
 					b.Recover(r)
 				}
 			}
-			before, _ := b.driver.calls()
+			before, _ := b.driver.Calls()
 			b.said()
 			waiting := claimIn("crowd", 5_000)
 			_, meaning, err := b.provision(t.Context(), waiting, testClass(nil), "")
-			if after, _ := b.driver.calls(); meaning != notSent || err == nil || after != before || b.state(waiting.UID) != "waiting" {
+			if after, _ := b.driver.Calls(); meaning != notSent || err == nil || after != before || b.state(waiting.UID) != "waiting" {
 				t.Errorf("%v, %v; the driver is asked %d times; the claim is %s", meaning, err, after-before, b.state(waiting.UID))
 			}
 			const want = "the journal is half full, and namespace crowd may have no more than 12 MiB of it"
@@ -99,16 +99,16 @@ func TestNoNamespaceKeepsOthersFromTheJournal(t *testing.T) {
 				t.Error("the journal has its record")
 			}
 
-			b.driver.creates = []answer{made("d-shop", 20*gib, "zone-a")}
+			b.driver.Creates = []answer{made("d-shop", 20*gib, "zone-a")}
 			if pv, _, err := b.provision(t.Context(), claimIn("shop", 0), testClass(nil), ""); err != nil || pv == nil {
 				t.Errorf("another namespace gets %v, %v", pv, err)
 			}
 			b.clock = b.clock.Add(longestWait)
-			if pv, meaning, err := b.attempt(t.Context(), waiting.UID); pv != nil || meaning != notSent || !strings.Contains(text(err), want) {
+			if pv, meaning, err := b.attempt(t.Context(), waiting.UID); pv != nil || meaning != notSent || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("after a while: %v, %v, %v", pv, meaning, err)
 			}
 
-			b.driver.creates = []answer{{err: status.Error(codes.InvalidArgument, "no volume exists")}}
+			b.driver.Creates = []answer{{Err: status.Error(codes.InvalidArgument, "no volume exists")}}
 			gone := claimIn("crowd", 0).UID
 			b.Wake(gone)
 			if _, meaning, err := b.attempt(t.Context(), gone); meaning != noVolume || b.state(gone) != "waiting" {
@@ -117,7 +117,7 @@ func TestNoNamespaceKeepsOthersFromTheJournal(t *testing.T) {
 			if written.Size() < journal.Limit/2 {
 				t.Fatal("the journal is not half full any more")
 			}
-			b.driver.creates = []answer{made("d-crowd", 20*gib, "zone-a")}
+			b.driver.Creates = []answer{made("d-crowd", 20*gib, "zone-a")}
 			b.clock = b.clock.Add(longestWait)
 			if pv, _, err := b.attempt(t.Context(), waiting.UID); err != nil || pv == nil || b.state(waiting.UID) != "saved" {
 				t.Errorf("once a record is gone: %v, %v; the claim is %s", pv, err, b.state(waiting.UID))

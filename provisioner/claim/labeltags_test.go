@@ -41,7 +41,7 @@ func tagsAsked(parameters map[string]string) map[string]string {
 // journal up.
 func TestARetryHasTheTagsOfTheFirstCall(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "the reply was lost")
-	b := labelBench(t, []answer{{err: lost}, {err: lost}, made("d-1", 20*gib, "zone-a")})
+	b := labelBench(t, []answer{{Err: lost}, {Err: lost}, made("d-1", 20*gib, "zone-a")})
 	must(t, b.Namespaces.Add(testNamespace(map[string]string{"cost-center": "4711"})))
 	labelled := func(team string) *v1.PersistentVolumeClaim {
 		return testClaim(func(c *v1.PersistentVolumeClaim) { c.Labels = map[string]string{"team": team} })
@@ -63,8 +63,8 @@ func TestARetryHasTheTagsOfTheFirstCall(t *testing.T) {
 	next.Recover(taken)
 	_, _, err = next.attempt(t.Context(), taken.Claim.UID)
 	must(t, err)
-	first := tagsAsked(b.driver.created[0].Parameters)
-	again, other := tagsAsked(b.driver.created[1].Parameters), tagsAsked(next.driver.created[0].Parameters)
+	first := tagsAsked(b.driver.Created[0].Parameters)
+	again, other := tagsAsked(b.driver.Created[1].Parameters), tagsAsked(next.driver.Created[0].Parameters)
 	if len(first) != 2 || !maps.Equal(again, first) || !maps.Equal(tagsAsked(taken.Create.Parameters), first) || !maps.Equal(other, first) {
 		t.Errorf("asked for %v, then %v; the journal has %v, its reader asked for %v", first, again, tagsAsked(taken.Create.Parameters), other)
 	}
@@ -81,14 +81,14 @@ func TestLabelsOfANewNamespaceAreRead(t *testing.T) {
 		return true, testNamespace(map[string]string{"cost-center": "4711"}), nil
 	})
 	_, meaning, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	if meaning != notSent || err == nil || !strings.Contains(err.Error(), "--namespace-label-tags") || len(b.driver.created) > 0 {
-		t.Fatalf("%v %v, and %d calls; want none before the labels are read", meaning, err, len(b.driver.created))
+	if meaning != notSent || err == nil || !strings.Contains(err.Error(), "--namespace-label-tags") || len(b.driver.Created) > 0 {
+		t.Fatalf("%v %v, and %d calls; want none before the labels are read", meaning, err, len(b.driver.Created))
 	}
 	broken = false
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	if got := tagsAsked(b.driver.created[0].Parameters); got["diskTags/cost-center"] != "4711" {
+	if got := tagsAsked(b.driver.Created[0].Parameters); got["diskTags/cost-center"] != "4711" {
 		t.Errorf("the driver was asked for %v", got)
 	}
 }

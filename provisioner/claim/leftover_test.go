@@ -57,7 +57,7 @@ func TestARecordDeletesNoUsedVolume(t *testing.T) {
 			b.recovered(t, nil)
 			events := b.said()
 			kept := strings.Contains(events, "VolumeKept") && strings.Contains(events, "d-bp1") && strings.Contains(events, test.says)
-			if _, deletes := b.driver.calls(); deletes != test.deletes || b.open() != 0 || kept != (test.says != "") {
+			if _, deletes := b.driver.Calls(); deletes != test.deletes || b.open() != 0 || kept != (test.says != "") {
 				t.Errorf("%d DeleteVolume calls, %d requests are open, events %q", deletes, b.open(), events)
 			}
 			volumes, err := b.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})

@@ -1,12 +1,11 @@
 package claim
 
 import (
+	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
@@ -16,31 +15,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/topodisk/topodisk/test/golden"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/topology"
 )
 
-// measured returns every series of a registry that is not zero, as name{values} without the common prefix; a histogram counts as the number
-// of what it has seen.
-func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+// measured returns every series of the bench that is not zero.
+func (b *bench) measured(t *testing.T) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	must(t, err)
-	golden.Metrics(t, "../../docs/monitoring.md", golden.Families(families))
-	all := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, l.GetValue())
-			}
-			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			if key := strings.TrimPrefix(family.GetName(), "topodisk_provisioner_"); value != 0 && !strings.HasPrefix(key, "controller_") {
-				all[key+"{"+strings.Join(labels, ",")+"}"] = value
-			}
-		}
-	}
-	return all
+	return provisionertest.Metrics(t, b.registry, "../../docs/monitoring.md")
 }
 
 // refuseVolumes has the API server refuse to save PersistentVolumes.
@@ -81,12 +63,12 @@ func TestMetrics(t *testing.T) {
 			map[string]float64{"creates_in_flight{}": 1, "creates_unknown{}": 1, "create_failures_total{essd,background}": 1}},
 		"the driver refuses": {[]answer{refused(codes.InvalidArgument)}, func(b *bench) { try(b, testClaim()) },
 			map[string]float64{"create_failures_total{essd,finished}": 1}},
-		"the zone has sold out, for two claims": {[]answer{soldOutAnswer()}, func(b *bench) { try(b, claimOf(1, "20Gi")); try(b, claimOf(2, "20Gi")) },
+		"the zone has sold out, for two claims": {[]answer{soldOut()}, func(b *bench) { try(b, claimOf(1, "20Gi")); try(b, claimOf(2, "20Gi")) },
 			map[string]float64{"create_failures_total{essd,reschedule}": 1, "reschedules_total{out_of_stock}": 2, "creates_skipped_total{}": 1}},
-		"the node is gone": {nil, func(b *bench) { b.zones.err = &topology.Error{Reason: topology.NodeGone}; try(b, testClaim()) },
+		"the node is gone": {nil, func(b *bench) { b.zones.Err = &topology.Error{Reason: topology.NodeGone}; try(b, testClaim()) },
 			map[string]float64{"reschedules_total{node_gone}": 1}},
 		"the volume can't be saved yet": {[]answer{made("d-1", 0, "zone-a")},
-			func(b *bench) { b.refuseVolumes(apierrors.NewInternalError(errString("slow"))); try(b, testClaim()) },
+			func(b *bench) { b.refuseVolumes(apierrors.NewInternalError(errors.New("slow"))); try(b, testClaim()) },
 			map[string]float64{"volume_save_failures_total{}": 1, "creates_in_flight{}": 1}},
 		"the volume can never be saved, and its claim is gone": {[]answer{made("d-1", 0, "zone-a")},
 			func(b *bench) {
@@ -98,7 +80,7 @@ func TestMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.answers)
 			test.do(b)
-			if got := measured(t, b.registry); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			if got := b.measured(t); fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -156,36 +138,12 @@ func TestDurationBucketsReachTenMinutes(t *testing.T) {
 // A claim may name any class, so only those that exist have series, for as long as they do.
 func TestOnlyClassesThatExistHaveSeries(t *testing.T) {
 	b := newBench(t, nil)
-	series := func() (n int) {
-		families, err := b.registry.Gather()
-		must(t, err)
-		for _, family := range families {
-			for _, one := range family.Metric {
-				if strings.Contains(one.String(), `name:"class"`) {
-					n++
-				}
-			}
-		}
-		return n
-	}
-	fail := func(class string) {
-		b.metrics.failed(class, errString("no"))
+	must(t, b.Classes.Add(testClass(nil)))
+	provisionertest.CheckClassSeries(t, b.registry, func(class string) {
+		b.metrics.failed(class, errors.New("no"))
 		b.metrics.answered(class, maybeVolume)
 		b.metrics.provisioned(testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = &class }), b.clock, b.clock)
-	}
-	must(t, b.Classes.Add(testClass(nil)))
-	fail("essd")
-	one := series()
-	for n := range 1_000 {
-		fail(fmt.Sprint("none-", n))
-	}
-	if all := series(); one == 0 || all != 2*one {
-		t.Errorf("%d series with classes that don't exist, %d of one that does", all, one)
-	}
-	b.ClassGone("essd")
-	if all := series(); all != one {
-		t.Errorf("%d series are left of a class that is gone", all-one)
-	}
+	}, b.ClassGone)
 }
 
 // A scrape that waited for the lock would wait for ever: what holds it may wait for the scrape to end.

@@ -98,18 +98,16 @@ func TestOutcomeNames(t *testing.T) {
 	}
 }
 
-func refused(code codes.Code) answer { return answer{err: status.Error(code, "no")} }
-
 func TestACallNotSentChangesNothing(t *testing.T) {
-	away := answer{err: &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}}
+	away := answer{Err: &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}}
 	for name, test := range map[string]struct {
 		answers []answer
 		open    int // volumes left under way after the call that was not made
 		last    outcome
 	}{
-		"the first one":          {[]answer{away, soldOutAnswer()}, 0, otherNode},
+		"the first one":          {[]answer{away, soldOut()}, 0, otherNode},
 		"after an unknown one":   {[]answer{unavailable(), away, refused(codes.InvalidArgument)}, 1, noVolume},
-		"after a final refusal":  {[]answer{refused(codes.Internal), away, soldOutAnswer()}, 0, otherNode},
+		"after a final refusal":  {[]answer{refused(codes.Internal), away, soldOut()}, 0, otherNode},
 		"after one that is lost": {[]answer{{}, away, refused(codes.InvalidArgument)}, 1, noVolume},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +119,7 @@ func TestACallNotSentChangesNothing(t *testing.T) {
 					if meaning != test.last {
 						t.Errorf("the last one: got %v, want %v", meaning, test.last)
 					}
-				case csiconn.IsNotAsked(test.answers[i].err):
+				case csiconn.IsNotAsked(test.answers[i].Err):
 					if all := b.open(); meaning != notSent || status.Code(err) != codes.Unavailable || all != test.open {
 						t.Errorf("got %v, %v; %d volumes are under way, want %d", meaning, err, all, test.open)
 					}
@@ -152,7 +150,7 @@ func TestOutcomeOfTopology(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil, test.nodes...)
-			b.zones.err = &topology.Error{Reason: test.reason, Node: "node-1"}
+			b.zones.Err = &topology.Error{Reason: test.reason, Node: "node-1"}
 			claim := testClaim()
 			_, meaning, err := b.provision(t.Context(), claim, testClass(nil), "node-1")
 			if test.waited > 0 {
@@ -165,7 +163,7 @@ func TestOutcomeOfTopology(t *testing.T) {
 			if err == nil || meaning != test.want {
 				t.Errorf("got %v and %v, want %v and an error", meaning, err, test.want)
 			}
-			if creates, _ := b.driver.calls(); creates != 0 {
+			if creates, _ := b.driver.Calls(); creates != 0 {
 				t.Errorf("the driver was asked %d times", creates)
 			}
 		})
@@ -174,7 +172,7 @@ func TestOutcomeOfTopology(t *testing.T) {
 
 func TestAnotherSelectedNodeRestartsTheGrace(t *testing.T) {
 	b := newBench(t, nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}})
-	b.zones.err = &topology.Error{Reason: topology.NodeUnready}
+	b.zones.Err = &topology.Error{Reason: topology.NodeUnready}
 	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 	b.clock = b.clock.Add(time.Hour)
 	if _, meaning, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-2"); meaning != notSent {
@@ -195,7 +193,7 @@ func TestARecoveredRequestNeedsItsSecret(t *testing.T) {
 			if _, meaning, err := b.attempt(t.Context(), r.Claim.UID); meaning != notSent || err == nil {
 				t.Errorf("got %v, %v", meaning, err)
 			}
-			if creates, _ := b.driver.calls(); creates != 0 || b.open() != 1 {
+			if creates, _ := b.driver.Calls(); creates != 0 || b.open() != 1 {
 				t.Errorf("the driver was asked %d times, %d requests are open", creates, b.open())
 			}
 		})
@@ -216,7 +214,7 @@ func TestADeniedRescheduleIsToldAndRetried(t *testing.T) {
 		"the claim is gone by then": {gone: true, state: "returned"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{soldOutAnswer()})
+			b := newBench(t, []answer{soldOut()})
 			if !test.gone {
 				live := testClaim()
 				if test.live != nil {

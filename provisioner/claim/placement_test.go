@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -135,7 +136,7 @@ func TestAClaimDoesNotStayWithANodeThatItsPodCanNotHave(t *testing.T) {
 			must(t, g.Volumes.Add(volumeAt("d-tied", selecting(topology.WellKnownZoneKey, []string{"zone-b"}))))
 			g.claim("tied", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-tied" })
 			g.start(g.claim("data"))
-			creates, _ := g.driver.calls()
+			creates, _ := g.driver.Calls()
 			if returned := g.selected("data") == ""; returned != test.returned || creates == 0 != test.returned {
 				t.Errorf("returned to the scheduler: %t, want %t; the driver was called %d times", returned, test.returned, creates)
 			}
@@ -152,10 +153,10 @@ func TestAVolumeGoesIfThePodThatComesCanNotHaveIt(t *testing.T) {
 	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}).onNodes(map[string]string{"node-1": "zone-a"})
 	g.Driver = &hookedDriver{g.driver, "disk-data", func() {
 		must(t, g.api.Tracker().Add(podIn("zone-b", "web-0", "data")))
-		eventually(t, "the Pod is seen", func() bool { return len(g.Pods.OfClaim("shop", "data")) > 0 })
+		provisionertest.Eventually(t, "the Pod is seen", func() bool { return len(g.Pods.OfClaim("shop", "data")) > 0 })
 	}}
 	g.start(g.claim("data"))
-	if _, deletes := g.driver.calls(); deletes != 1 || g.savedVolumes() != 0 || g.selected("data") != "" {
+	if _, deletes := g.driver.Calls(); deletes != 1 || g.savedVolumes() != 0 || g.selected("data") != "" {
 		t.Errorf("%d volumes are deleted, %d are saved, node %q is selected", deletes, g.savedVolumes(), g.selected("data"))
 	}
 	if state := g.state("data"); state != "returned" {

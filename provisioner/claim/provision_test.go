@@ -2,6 +2,8 @@ package claim
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +26,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
-
-func unavailable() answer { return answer{err: status.Error(codes.Unavailable, "lost")} }
 
 func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, &v1.Secret{
@@ -59,12 +60,12 @@ func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 		}},
 		Parameters:                map[string]string{"type": "cloud_essd"},
 		Secrets:                   map[string]string{"k": "v"},
-		AccessibilityRequirements: b.zones.requirement,
+		AccessibilityRequirements: b.zones.Requirement,
 	}
-	if diff := cmp.Diff(wantRequest, b.driver.created[0], protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(wantRequest, b.driver.Created[0], protocmp.Transform()); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if q := b.zones.asked[0]; q.Strict || q.SelectedNode != "node-1" || q.ClaimName != "data" {
+	if q := b.zones.Asked[0]; q.Strict || q.SelectedNode != "node-1" || q.ClaimName != "data" {
 		t.Errorf("topology was asked %+v", q)
 	}
 	want := &v1.PersistentVolume{
@@ -72,7 +73,7 @@ func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 			Name:       "d-bp1",
 			Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
 			Annotations: map[string]string{
-				"pv.kubernetes.io/provisioned-by":                            driverName,
+				"pv.kubernetes.io/provisioned-by":                            provisionertest.DriverName,
 				"topodisk.io/volume-name":                                    "disk-0f1e",
 				"volume.kubernetes.io/provisioner-deletion-secret-name":      "blue-key",
 				"volume.kubernetes.io/provisioner-deletion-secret-namespace": "shop",
@@ -90,7 +91,7 @@ func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 			},
 			NodeAffinity: topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}}),
 			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
-				Driver: driverName, VolumeHandle: "d-bp1", FSType: "xfs",
+				Driver: provisionertest.DriverName, VolumeHandle: "d-bp1", FSType: "xfs",
 				VolumeAttributes:           map[string]string{"type": "cloud_essd", "storage.kubernetes.io/csiProvisionerIdentity": "test-identity"},
 				NodeStageSecretRef:         &v1.SecretReference{Name: "disk-0f1e", Namespace: "vault"},
 				ControllerPublishSecretRef: &v1.SecretReference{Name: "publish", Namespace: "vault"},
@@ -110,13 +111,13 @@ func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 }
 
 func TestARetrySendsTheSameBytes(t *testing.T) {
-	b := newBench(t, []answer{unavailable(), {err: status.Error(codes.Aborted, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
+	b := newBench(t, []answer{unavailable(), {Err: status.Error(codes.Aborted, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
 	claim := testClaim()
 	if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != maybeVolume {
 		t.Fatalf("got %v", outcome)
 	}
 	// Everything that the first request was made from is different or gone.
-	b.zones.requirement, b.zones.err = nil, &topology.Error{Reason: topology.NodeGone, Node: "node-1"}
+	b.zones.Requirement, b.zones.Err = nil, &topology.Error{Reason: topology.NodeGone, Node: "node-1"}
 	claim = testClaim(func(c *v1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("50Gi")
 		c.Annotations[request.AnnSelectedNode] = "node-2"
@@ -127,17 +128,17 @@ func TestARetrySendsTheSameBytes(t *testing.T) {
 		}
 	}
 	marshal := proto.MarshalOptions{Deterministic: true}
-	first, _ := marshal.Marshal(b.driver.created[0])
-	for i, request := range b.driver.created {
+	first, _ := marshal.Marshal(b.driver.Created[0])
+	for i, request := range b.driver.Created {
 		if bytes, _ := marshal.Marshal(request); string(bytes) != string(first) {
-			t.Errorf("request %d differs from the first:\n%s", i, cmp.Diff(b.driver.created[0], request, protocmp.Transform()))
+			t.Errorf("request %d differs from the first:\n%s", i, cmp.Diff(b.driver.Created[0], request, protocmp.Transform()))
 		}
 	}
 }
 
 func TestAFinalRefusalIsForgotten(t *testing.T) {
-	b := newBench(t, []answer{{err: status.Error(codes.InvalidArgument, "type=x")}, made("d-bp1", 50*gib, "zone-a")})
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != noVolume || !strings.Contains(text(err), "type=x") {
+	b := newBench(t, []answer{{Err: status.Error(codes.InvalidArgument, "type=x")}, made("d-bp1", 50*gib, "zone-a")})
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != noVolume || !strings.Contains(fmt.Sprint(err), "type=x") {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
 	claim := testClaim(func(c *v1.PersistentVolumeClaim) {
@@ -146,7 +147,7 @@ func TestAFinalRefusalIsForgotten(t *testing.T) {
 	if _, _, err := b.provision(t.Context(), claim, testClass(nil), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.driver.created[1].CapacityRange.RequiredBytes; got != 50*gib {
+	if got := b.driver.Created[1].CapacityRange.RequiredBytes; got != 50*gib {
 		t.Errorf("the second request asks for %d bytes", got)
 	}
 }
@@ -156,7 +157,7 @@ func TestASmallVolumeIsDeletedAgain(t *testing.T) {
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != noVolume || err == nil {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
-	if _, deletes := b.driver.calls(); deletes != 1 || b.driver.Deleted[0].VolumeId != "d-small" {
+	if _, deletes := b.driver.Calls(); deletes != 1 || b.driver.Deleted[0].VolumeId != "d-small" {
 		t.Errorf("deleted %v", b.driver.Deleted)
 	}
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
@@ -180,13 +181,13 @@ func TestAnOwnedSmallVolumeIsNotDeleted(t *testing.T) {
 	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != maybeVolume {
 		t.Fatalf("got %v", outcome)
 	}
-	if _, deletes := b.driver.calls(); deletes != 0 {
+	if _, deletes := b.driver.Calls(); deletes != 0 {
 		t.Error("it was deleted")
 	}
 }
 
 func TestAnAnswerWithoutAnIDIsDoubtful(t *testing.T) {
-	for name, reply := range map[string]answer{"no volume": {}, "no ID": {volume: &csi.Volume{}}} {
+	for name, reply := range map[string]answer{"no volume": {}, "no ID": {Volume: &csi.Volume{}}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{reply})
 			if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != maybeVolume || err == nil {
@@ -201,17 +202,17 @@ func TestAnUnsavedVolumeIsNotMadeAgain(t *testing.T) {
 	failures := 3
 	b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		failures--
-		return failures >= 0, nil, apierrors.NewInternalError(errString("etcd is slow"))
+		return failures >= 0, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 	})
 	for range 3 {
-		if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != notSent || !strings.Contains(text(err), "d-bp1") {
+		if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != notSent || !strings.Contains(fmt.Sprint(err), "d-bp1") {
 			t.Fatalf("got %v, %v", outcome, err)
 		}
 	}
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	if creates, deletes := b.driver.calls(); creates != 1 || deletes != 0 {
+	if creates, deletes := b.driver.Calls(); creates != 1 || deletes != 0 {
 		t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
 	}
 }
@@ -232,10 +233,10 @@ func TestAnExistingVolumeMustMatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, testVolume("d-bp1", test.change))
 			_, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-			if test.want == "" && err != nil || test.want != "" && !strings.Contains(text(err), test.want) {
+			if test.want == "" && err != nil || test.want != "" && !strings.Contains(fmt.Sprint(err), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
-			if _, deletes := b.driver.calls(); deletes != 0 {
+			if _, deletes := b.driver.Calls(); deletes != 0 {
 				t.Error("the disk was deleted")
 			}
 		})
@@ -279,10 +280,10 @@ func TestALostVolumeIsCheckedBeforeAnother(t *testing.T) {
 				if meaning != test.outcome {
 					t.Errorf("got %v, want %v", meaning, test.outcome)
 				}
-				if creates, _ := b.driver.calls(); (creates == 1) != (test.outcome == noVolume) {
+				if creates, _ := b.driver.Calls(); (creates == 1) != (test.outcome == noVolume) {
 					t.Errorf("%d CreateVolume calls", creates)
 				}
-				if slices.Contains(b.driver.first, true) {
+				if slices.Contains(b.driver.First, true) {
 					t.Error("the driver is told that no volume exists, although one may")
 				}
 			})
@@ -303,7 +304,7 @@ func TestAnUnsavableVolumeIsDeletedAfterItsClaim(t *testing.T) {
 			err:  apierrors.NewForbidden(v1.Resource("persistentvolumes"), "d-bp1", nil),
 			live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, deleted: true,
 		},
-		"etcd is slow, the claim is gone": {err: apierrors.NewInternalError(errString("etcd is slow"))},
+		"etcd is slow, the claim is gone": {err: apierrors.NewInternalError(errors.New("etcd is slow"))},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +318,7 @@ func TestAnUnsavableVolumeIsDeletedAfterItsClaim(t *testing.T) {
 					break
 				}
 			}
-			if creates, deletes := b.driver.calls(); creates != 1 || (deletes == 1) != test.deleted {
+			if creates, deletes := b.driver.Calls(); creates != 1 || (deletes == 1) != test.deleted {
 				t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
 			}
 			if all := b.open(); (all == 0) != test.deleted {

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
@@ -52,7 +54,7 @@ func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
 					t.Errorf("%q does not say %q", err, want)
 				}
 			}
-			if creates, _ := b.driver.calls(); creates != 0 {
+			if creates, _ := b.driver.Calls(); creates != 0 {
 				t.Errorf("the driver was asked %d times", creates)
 			}
 		})
@@ -67,7 +69,7 @@ func TestAClassThatTheCacheDoesNotShowYetIsFound(t *testing.T) {
 	if pv, _, err := b.attempt(t.Context(), claim.UID); pv == nil || err != nil {
 		t.Errorf("got %v, %v", pv, err)
 	}
-	if creates, _ := b.driver.calls(); creates != 1 {
+	if creates, _ := b.driver.Calls(); creates != 1 {
 		t.Errorf("the driver was called %d times: %v", creates, b.drained())
 	}
 }
@@ -78,7 +80,7 @@ func TestNoRequirementWithoutTopologySupport(t *testing.T) {
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.driver.created[0].AccessibilityRequirements; got != nil {
+	if got := b.driver.Created[0].AccessibilityRequirements; got != nil {
 		t.Errorf("got %v", got)
 	}
 }
@@ -99,23 +101,24 @@ func TestADeletedSecretDoesNotStopARetry(t *testing.T) {
 	}
 	try()
 	for i, want := range []string{"v1", "v2", "v2"} {
-		if got := b.driver.created[i].Secrets["k"]; got != want {
+		if got := b.driver.Created[i].Secrets["k"]; got != want {
 			t.Errorf("call %d had %q, want %q", i, got, want)
 		}
 	}
 }
 
 func TestMisleadingAllowedTopologiesAreReported(t *testing.T) {
-	allowed := []v1.TopologySelectorTerm{{}}
+	allowed, deserted := []v1.TopologySelectorTerm{{}}, provisionertest.InZone("zone-x")
+	deserted.Deserted = true
 	tests := map[string]struct {
-		zones   *zones
+		zones   *provisionertest.Topology
 		allowed []v1.TopologySelectorTerm
 		want    string // in the only event; empty for none
 	}{
-		"as they seem":          {zones: inZone("zone-a"), allowed: allowed},
-		"an empty term":         {zones: &zones{}, allowed: allowed, want: "empty term"},
-		"a zone without a node": {zones: &zones{requirement: inZone("zone-x").requirement, deserted: true}, allowed: allowed, want: "zone-x"},
-		"none are given":        {zones: &zones{}},
+		"as they seem":          {zones: provisionertest.InZone("zone-a"), allowed: allowed},
+		"an empty term":         {zones: &provisionertest.Topology{}, allowed: allowed, want: "empty term"},
+		"a zone without a node": {zones: deserted, allowed: allowed, want: "zone-x"},
+		"none are given":        {zones: &provisionertest.Topology{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -211,11 +212,11 @@ func TestVolumesOfAPodAreSavedTogether(t *testing.T) {
 }
 
 func TestAVolumeGoesIfAClaimOfThePodIsRefused(t *testing.T) {
-	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), soldOutAnswer()}, podWith("web-0", "data", "logs"))
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), soldOut()}, podWith("web-0", "data", "logs"))
 	data, logs := g.claim("data"), g.claim("logs")
 	g.start(data)
 	g.start(logs)
-	if _, deletes := g.driver.calls(); deletes != 1 || g.open() != 0 || g.savedVolumes() != 0 {
+	if _, deletes := g.driver.Calls(); deletes != 1 || g.open() != 0 || g.savedVolumes() != 0 {
 		t.Errorf("%d volumes are deleted, %d are under way, %d are saved", deletes, g.open(), g.savedVolumes())
 	}
 	g.wantStates("returned", "returned")
@@ -235,10 +236,10 @@ func TestAVolumeGoesIfAClaimOfThePodIsRefused(t *testing.T) {
 	g.wantStates("returned", "returned")
 
 	// The scheduler selects the same node again, while the refusal holds: nothing is made.
-	before, _ := g.driver.calls()
+	before, _ := g.driver.Calls()
 	g.update("data", func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-1" })
 	g.settle()
-	if after, _ := g.driver.calls(); after != before {
+	if after, _ := g.driver.Calls(); after != before {
 		t.Error("the driver is asked for a volume that can't be used")
 	}
 	g.show()
@@ -250,7 +251,7 @@ func TestAVolumeGoesIfAClaimOfThePodIsRefused(t *testing.T) {
 
 // hookedDriver calls before, once, before it is asked for the volume of a name.
 type hookedDriver struct {
-	*scriptedDriver
+	*provisionertest.ScriptedDriver
 	name   string
 	before func()
 }
@@ -260,23 +261,23 @@ func (d *hookedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeReq
 		d.before = nil
 		before()
 	}
-	return d.scriptedDriver.CreateVolume(ctx, in, options...)
+	return d.ScriptedDriver.CreateVolume(ctx, in, options...)
 }
 
 // The cache may show the Pod of a claim only after its attempt has begun.
 func TestARefusedClaimWakesSiblingsOfAPodThatIsSeenLate(t *testing.T) {
-	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), soldOutAnswer()})
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), soldOut()})
 	data, logs := g.claim("data"), g.claim("logs")
 	g.Driver = &hookedDriver{g.driver, "disk-logs", func() {
 		must(t, g.api.Tracker().Add(podWith("web-0", "data", "logs")))
-		eventually(t, "the Pod is seen", func() bool { return len(g.Pods.OfClaim("shop", "data")) > 0 })
+		provisionertest.Eventually(t, "the Pod is seen", func() bool { return len(g.Pods.OfClaim("shop", "data")) > 0 })
 		g.Start(data)
 		g.next(t.Context())
 		g.wantStates("held", "unknown")
 	}}
 	g.start(logs)
 	g.wantStates("returned", "returned")
-	if _, deletes := g.driver.calls(); deletes != 1 || g.open() != 0 || g.savedVolumes() != 0 {
+	if _, deletes := g.driver.Calls(); deletes != 1 || g.open() != 0 || g.savedVolumes() != 0 {
 		t.Errorf("%d volumes are deleted, %d are under way, %d are saved", deletes, g.open(), g.savedVolumes())
 	}
 }
@@ -317,7 +318,7 @@ func TestClaimsOfAPodReturnToTheSchedulerTogether(t *testing.T) {
 			}
 			g.next(t.Context())
 			g.wantStates(test.during, "none")
-			if _, deletes := g.driver.calls(); (deletes == 1) != (test.during == "returned") {
+			if _, deletes := g.driver.Calls(); (deletes == 1) != (test.during == "returned") {
 				t.Errorf("%d volumes are deleted", deletes)
 			}
 		})
@@ -408,7 +409,7 @@ func TestClaimsOfAPodAreForTheNodesZone(t *testing.T) {
 			g.StrictTopology = false
 			must(t, g.Volumes.Add(testVolume("d-anywhere", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "logs" })))
 			must(t, g.Volumes.Add(testVolume("d-logs", func(pv *v1.PersistentVolume) {
-				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, "zone-a").volume.AccessibleTopology)
+				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, "zone-a").Volume.AccessibleTopology)
 				pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "logs", "logs"
 			})))
 			data := g.claim("data")
@@ -418,7 +419,7 @@ func TestClaimsOfAPodAreForTheNodesZone(t *testing.T) {
 			g.claim("logs", test.logs)
 			g.start(data)
 			questions := 0
-			for _, asked := range g.zones.asked {
+			for _, asked := range g.zones.Asked {
 				if asked.ClaimName != "data" {
 					continue
 				}
@@ -426,7 +427,7 @@ func TestClaimsOfAPodAreForTheNodesZone(t *testing.T) {
 					t.Errorf("the topology is asked for %+v", asked)
 				}
 			}
-			if creates, _ := g.driver.calls(); questions == 0 || creates != 1 {
+			if creates, _ := g.driver.Calls(); questions == 0 || creates != 1 {
 				t.Errorf("the topology is asked %d times, the driver %d times", questions, creates)
 			}
 		})
@@ -447,11 +448,11 @@ func TestAVolumeFollowsItsPodToAnotherZone(t *testing.T) {
 			g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, test.zone)})
 			claim := g.claim("data")
 			g.Driver = &hookedDriver{g.driver, "disk-data", func() {
-				g.zones.requirement = inZone(test.zone).requirement
+				g.zones.Requirement = provisionertest.InZone(test.zone).Requirement
 				g.update("data", func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-2" })
 			}}
 			g.start(claim)
-			_, deletes := g.driver.calls()
+			_, deletes := g.driver.Calls()
 			list, err := g.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
 			must(t, err)
 			if deletes != test.deletes || len(list.Items) != 1 || list.Items[0].Name != test.saved {
@@ -514,7 +515,7 @@ func TestAClaimThatIsAskedAgainRefusesNoSibling(t *testing.T) {
 	g.start(data)
 	g.start(logs)
 	g.wantStates("saved", "saved")
-	if creates, deletes := g.driver.calls(); creates != 2 || deletes != 0 {
+	if creates, deletes := g.driver.Calls(); creates != 2 || deletes != 0 {
 		t.Errorf("%d volumes were made and %d deleted", creates, deletes)
 	}
 }

@@ -15,33 +15,20 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/internal/outofstock"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
-func soldOutAnswer() answer {
-	return answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}
-}
-
-// claimOf makes the nth of many claims.
-func claimOf(n int, size string) *v1.PersistentVolumeClaim {
-	return testClaim(func(c *v1.PersistentVolumeClaim) {
-		c.Name, c.UID = fmt.Sprintf("data-%d", n), types.UID(fmt.Sprintf("uid-%d", n))
-		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse(size)
-	})
-}
-
 func TestClaimsShareARefusal(t *testing.T) {
-	b := newBench(t, []answer{soldOutAnswer()})
+	b := newBench(t, []answer{soldOut()})
 	class := testClass(nil)
 	const claims, seconds = 1000, 600
 	for second := range seconds {
@@ -57,7 +44,7 @@ func TestClaimsShareARefusal(t *testing.T) {
 		b.drained()
 		b.api.ClearActions()
 	}
-	calls, _ := b.driver.calls()
+	calls, _ := b.driver.Calls()
 	if calls > seconds/30 || calls < seconds/70 {
 		t.Errorf("%d calls in %d s, want about one a minute", calls, seconds)
 	}
@@ -81,11 +68,13 @@ func (j lateJournal) Put(_ context.Context, key string, _ []byte) error {
 }
 
 // pacedDriver takes a second for each call.
-type pacedDriver struct{ *scriptedDriver }
+type pacedDriver struct {
+	*provisionertest.ScriptedDriver
+}
 
 func (d pacedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 	time.Sleep(time.Second)
-	return d.scriptedDriver.CreateVolume(ctx, in, opts...)
+	return d.ScriptedDriver.CreateVolume(ctx, in, opts...)
 }
 
 // Claims that wait for the journal while the first refusal comes share it, too.
@@ -100,7 +89,7 @@ func TestClaimsThatWaitForTheJournalShareARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, []answer{soldOutAnswer()})
+				b := newBench(t, []answer{soldOut()})
 				written := lateJournal{first: test.first, release: make(chan struct{})}
 				b.Driver, b.Journal, b.Events, b.turns = pacedDriver{b.driver}, written, &record.FakeRecorder{}, newTurns(test.each)
 				class := testClass(nil)
@@ -119,7 +108,7 @@ func TestClaimsThatWaitForTheJournalShareARefusal(t *testing.T) {
 				time.Sleep(time.Minute)
 				cancel()
 				run.Wait()
-				if calls, _ := b.driver.calls(); calls != test.calls {
+				if calls, _ := b.driver.Calls(); calls != test.calls {
 					t.Errorf("%d calls for %d claims, want %d", calls, claims, test.calls)
 				}
 				if all := b.open(); all != 0 {
@@ -132,13 +121,13 @@ func TestClaimsThatWaitForTheJournalShareARefusal(t *testing.T) {
 
 // A claim whose volume may exist is asked for again; others share the refusal all the same.
 func TestClaimsShareARefusalThatIsNotFinal(t *testing.T) {
-	notFinal := answer{err: outofstock.Mark(status.New(codes.Aborted, "a volume may exist")).Err()}
-	b := newBench(t, []answer{notFinal, notFinal, soldOutAnswer()})
+	notFinal := answer{Err: outofstock.Mark(status.New(codes.Aborted, "a volume may exist")).Err()}
+	b := newBench(t, []answer{notFinal, notFinal, soldOut()})
 	class := testClass(nil)
 	asked := func(n int, outcome outcome, want int) {
 		t.Helper()
 		_, got, err := b.provision(t.Context(), claimOf(n, "20Gi"), class, "node-1")
-		if calls, _ := b.driver.calls(); calls != want || got != outcome || err == nil {
+		if calls, _ := b.driver.Calls(); calls != want || got != outcome || err == nil {
 			t.Errorf("claim %d: %d calls, want %d; %v, want %v; %v", n, calls, want, got, outcome, err)
 		}
 	}
@@ -153,11 +142,11 @@ func TestClaimsShareARefusalThatIsNotFinal(t *testing.T) {
 }
 
 func TestARestockedZoneIsUsedAtOnce(t *testing.T) {
-	b := newBench(t, []answer{soldOutAnswer(), made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")})
+	b := newBench(t, []answer{soldOut(), made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")})
 	class := testClass(nil)
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), class, "node-1")
 	_, outcome, err := b.provision(t.Context(), claimOf(2, "20Gi"), class, "node-1")
-	if outcome != otherNode || !strings.Contains(text(err), "called again at 22:13:25 UTC") {
+	if outcome != otherNode || !strings.Contains(fmt.Sprint(err), "called again at 22:13:25 UTC") {
 		t.Errorf("right after: %v, %v", outcome, err)
 	}
 	b.clock = b.clock.Add(stock.FirstPause)
@@ -179,30 +168,30 @@ func TestARefusalIsForItsZoneAndSizeOnly(t *testing.T) {
 		"the same":      {size: "20Gi", node: "node-1"},
 		"a larger one":  {size: "21Gi", node: "node-1"},
 		"a smaller one": {size: "19Gi", node: "node-1", asked: true},
-		"another zone":  {size: "20Gi", node: "node-2", asked: true, change: func(b *bench) { b.zones.requirement = inZone("zone-b").requirement }},
+		"another zone":  {size: "20Gi", node: "node-2", asked: true, change: func(b *bench) { b.zones.Requirement = provisionertest.InZone("zone-b").Requirement }},
 		"another class": {size: "20Gi", node: "node-1", asked: true, class: map[string]string{"other": "1"}},
 		"a request under way is repeated": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
-			b.driver.creates = []answer{unavailable()}
+			b.driver.Creates = []answer{unavailable()}
 			b.Refusals = stock.New(b.Now)
 			_, _, _ = b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1")
-			b.driver.creates = []answer{soldOutAnswer()}
+			b.driver.Creates = []answer{soldOut()}
 			_, _, _ = b.provision(t.Context(), claimOf(3, "20Gi"), testClass(nil), "node-1")
 		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{soldOutAnswer()})
+			b := newBench(t, []answer{soldOut()})
 			_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 			if test.change != nil {
 				test.change(b)
 			}
-			before, _ := b.driver.calls()
+			before, _ := b.driver.Calls()
 			class := testClass(test.class)
 			if test.class != nil {
 				class.Name = "other"
 			}
 			_, _, _ = b.provision(t.Context(), claimOf(2, test.size), class, test.node)
-			if after, _ := b.driver.calls(); (after > before) != test.asked {
+			if after, _ := b.driver.Calls(); (after > before) != test.asked {
 				t.Errorf("asked: %v, want %v", after > before, test.asked)
 			}
 		})
@@ -211,8 +200,8 @@ func TestARefusalIsForItsZoneAndSizeOnly(t *testing.T) {
 
 // A tenant's VolumeAttributesClass that no zone sells closes no class to others.
 func TestARefusalOfAttributesIsNotForTheClass(t *testing.T) {
-	b := newBench(t, []answer{soldOutAnswer(), made("d-1", 20*gib, "zone-a")}, &storagev1.VolumeAttributesClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "unsold"}, DriverName: driverName, Parameters: map[string]string{"type": "cloud_essd_entry"},
+	b := newBench(t, []answer{soldOut(), made("d-1", 20*gib, "zone-a")}, &storagev1.VolumeAttributesClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "unsold"}, DriverName: provisionertest.DriverName, Parameters: map[string]string{"type": "cloud_essd_entry"},
 	})
 	b.DriverModifies = true
 	special := claimOf(1, "20Gi")
@@ -222,7 +211,7 @@ func TestARefusalOfAttributesIsNotForTheClass(t *testing.T) {
 			t.Errorf("got %v, %v", outcome, err)
 		}
 	}
-	if calls, _ := b.driver.calls(); calls != 1 {
+	if calls, _ := b.driver.Calls(); calls != 1 {
 		t.Errorf("the driver is asked %d times for what it has just refused", calls)
 	}
 	if _, _, err := b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1"); err != nil {
@@ -231,13 +220,13 @@ func TestARefusalOfAttributesIsNotForTheClass(t *testing.T) {
 }
 
 func TestWithoutASelectedNodeARefusedClaimWaits(t *testing.T) {
-	b := newBench(t, []answer{soldOutAnswer()})
+	b := newBench(t, []answer{soldOut()})
 	for range 2 {
 		if _, outcome, err := b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), ""); outcome == otherNode || err == nil {
 			t.Errorf("got %v, %v", outcome, err)
 		}
 	}
-	if calls, _ := b.driver.calls(); calls != 1 {
+	if calls, _ := b.driver.Calls(); calls != 1 {
 		t.Errorf("%d calls", calls)
 	}
 }
@@ -250,7 +239,7 @@ func TestRescheduleCodes(t *testing.T) {
 	}
 	asked := func(want int) {
 		t.Helper()
-		if creates, _ := b.driver.calls(); creates != want {
+		if creates, _ := b.driver.Calls(); creates != want {
 			t.Errorf("asked %d times, want %d", creates, want)
 		}
 	}

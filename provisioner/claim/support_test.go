@@ -3,19 +3,12 @@ package claim
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,79 +29,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
-	"github.com/topodisk/topodisk/topology"
 )
-
-// scriptedDriver answers CreateVolume calls in turn, the last answer again and again, and records every request.
-type scriptedDriver struct {
-	provisionertest.DeletingDriver
-
-	mu      sync.Mutex
-	creates []answer
-	created []*csi.CreateVolumeRequest
-	first   []bool // of created, whether it was said to be the first call
-}
-
-type answer struct {
-	volume *csi.Volume
-	err    error
-}
-
-func made(id string, bytes int64, zone string) answer {
-	return answer{volume: &csi.Volume{
-		VolumeId: id, CapacityBytes: bytes,
-		VolumeContext:      map[string]string{"type": "cloud_essd"},
-		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: zone}}},
-	}}
-}
-
-func (d *scriptedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, _ ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	sent, _ := metadata.FromOutgoingContext(ctx)
-	d.first = append(d.first, slices.Equal(sent.Get("topodisk-first-call"), []string{"true"}))
-	d.created = append(d.created, proto.Clone(in).(*csi.CreateVolumeRequest))
-	if len(d.creates) == 0 {
-		return nil, errors.New("no answer is scripted")
-	}
-	next := d.creates[0]
-	if len(d.creates) > 1 {
-		d.creates = d.creates[1:]
-	}
-	if next.err != nil {
-		return nil, next.err
-	}
-	return &csi.CreateVolumeResponse{Volume: next.volume}, nil
-}
-
-func (d *scriptedDriver) calls() (creates, deletes int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.created), d.Deletes()
-}
-
-// zones is a Topology with one answer.
-type zones struct {
-	requirement *csi.TopologyRequirement
-	err         error
-	mu          sync.Mutex
-	asked       []topology.Question
-	deserted    bool // no node is there
-}
-
-func (z *zones) Carried(*csi.Topology) bool { return !z.deserted }
-
-func (z *zones) Require(q topology.Question) (*csi.TopologyRequirement, error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.asked = append(z.asked, q)
-	return z.requirement, z.err
-}
-
-func inZone(zone string) *zones {
-	term := []*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: zone}}}
-	return &zones{requirement: &csi.TopologyRequirement{Requisite: term, Preferred: term}}
-}
 
 // noJournal keeps no record.
 type noJournal struct{}
@@ -123,8 +44,8 @@ func (noJournal) Size() int                                 { return 0 }
 // bench is a Syncer on a fake API server, whose caches show what tests put there.
 type bench struct {
 	*Syncer
-	driver   *scriptedDriver
-	zones    *zones
+	driver   *provisionertest.ScriptedDriver
+	zones    *provisionertest.Topology
 	events   *record.FakeRecorder
 	api      *fake.Clientset
 	metadata *metadatafake.FakeMetadataClient
@@ -140,7 +61,7 @@ var benchStart = time.Unix(1700000000, 0)
 func testConfig() Config {
 	return Config{
 		Options: request.Options{
-			DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: request.VolumeID,
+			DriverName: provisionertest.DriverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: request.VolumeID,
 			StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 		},
 		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
@@ -152,13 +73,13 @@ func testConfig() Config {
 func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench {
 	t.Helper()
 	b := &bench{
-		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
+		driver: &provisionertest.ScriptedDriver{Creates: creates}, zones: provisionertest.InZone("zone-a"),
 		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(1_000), clock: benchStart,
 		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(), registry: prometheus.NewRegistry(),
 	}
 	now := func() time.Time { return b.clock }
 	config, volumes := testConfig(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
-	sources := source.NewReader(source.Options{DriverName: driverName, PreventModeConversion: true}, b.api, b.dynamic)
+	sources := source.NewReader(source.Options{DriverName: provisionertest.DriverName, PreventModeConversion: true}, b.api, b.dynamic)
 	b.Syncer = New(config, Dependencies{
 		Client: b.api, Metadata: b.metadata, Driver: b.driver, Deleter: deletion.NewDeleter(b.api, b.driver, config.Timeout), Journal: noJournal{},
 		Protection: source.NewProtection(source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}, b.metadata, volumes, sources),
@@ -203,7 +124,7 @@ func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 
 // attempt has a claim looked at once.
 func (b *bench) attempt(ctx context.Context, uid types.UID) (*v1.PersistentVolume, outcome, error) {
-	failures, calls, actions := len(b.failed), len(b.driver.created), len(b.api.Actions())
+	failures, calls, actions := len(b.failed), len(b.driver.Created), len(b.api.Actions())
 	b.work(ctx, uid)
 	var pv *v1.PersistentVolume
 	meaning := noVolume
@@ -216,7 +137,7 @@ func (b *bench) attempt(ctx context.Context, uid types.UID) (*v1.PersistentVolum
 		}
 	}
 	if len(b.failed) == failures {
-		if len(b.driver.created) == calls && pv == nil {
+		if len(b.driver.Created) == calls && pv == nil {
 			meaning = notSent
 		}
 		return pv, meaning, nil
@@ -224,7 +145,7 @@ func (b *bench) attempt(ctx context.Context, uid types.UID) (*v1.PersistentVolum
 	e, err := b.claims[uid], b.failed[len(b.failed)-1]
 	switch {
 	case meaning == otherNode:
-	case len(b.driver.created) == calls, csiconn.IsNotAsked(err):
+	case len(b.driver.Created) == calls, csiconn.IsNotAsked(err):
 		meaning = notSent
 	case e != nil && e.unknown && e.volume == nil:
 		meaning = maybeVolume
@@ -264,37 +185,24 @@ func (b *bench) state(uid types.UID) string {
 // open is the number of volumes under way.
 func (b *bench) open() int { all, _ := b.Open(); return all }
 
-const (
-	driverName = provisionertest.DriverName
-	gib        = provisionertest.GiB
-)
+const gib = provisionertest.GiB
+
+type answer = provisionertest.Answer
 
 var (
-	testClaim  = provisionertest.Claim
-	testClass  = provisionertest.Class
-	testVolume = provisionertest.Volume
-	must       = provisionertest.Must
+	testClaim   = provisionertest.Claim
+	claimOf     = provisionertest.NumberedClaim
+	testClass   = provisionertest.Class
+	testVolume  = provisionertest.Volume
+	made        = provisionertest.Made
+	refused     = provisionertest.Refused
+	unavailable = provisionertest.Unavailable
+	soldOut     = provisionertest.SoldOut
+	must        = provisionertest.Must
 )
 
 // drained returns the events that were recorded since the last call.
 func (b *bench) drained() []string { return provisionertest.Events(b.events) }
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never happened that %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func text(err error) string { return fmt.Sprint(err) }
-
-type errString string
-
-func (e errString) Error() string { return string(e) }
 
 // said returns the events that were recorded since the last call, as one text.
 func (b *bench) said() string { return strings.Join(b.drained(), "\n") }

@@ -3,8 +3,6 @@ package claim
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -60,31 +57,11 @@ import (
 //
 // +DURATION before a step lets time pass first; alone it is nothing but that.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := play(file, string(want))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if golden.Update() {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("the transcript is another one now (-update accepts it):\n%s", diff)
-			}
-		})
-	}
+	golden.Transcripts(t, func(t *testing.T, file, text string) string {
+		played, err := play(file, text)
+		must(t, err)
+		return played
+	})
 }
 
 func TestInvalidTranscriptsAreRefused(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestNamespacesTakeTurns(t *testing.T) {
@@ -175,7 +177,7 @@ func TestWaitReturnsWhenAllHaveEnded(t *testing.T) {
 
 // deafDriver does not answer for claims of one namespace.
 type deafDriver struct {
-	*scriptedDriver
+	*provisionertest.ScriptedDriver
 	namespace string
 	calls     crowd
 }
@@ -186,7 +188,7 @@ func (d *deafDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeReque
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &csi.CreateVolumeResponse{Volume: made("d-"+in.Name, 20*gib, "zone-a").volume}, nil
+	return &csi.CreateVolumeResponse{Volume: made("d-"+in.Name, 20*gib, "zone-a").Volume}, nil
 }
 
 // A namespace whose claims all wait for the driver keeps those of another one waiting no moment.
@@ -194,7 +196,7 @@ func TestASmallNamespaceIsServedBesideALargeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, few = 3000, 10
 		b := newBench(t, nil)
-		driver := &deafDriver{scriptedDriver: b.driver, namespace: "crowd"}
+		driver := &deafDriver{ScriptedDriver: b.driver, namespace: "crowd"}
 		b.Driver, b.Events, b.Now = driver, &record.FakeRecorder{}, time.Now
 		class := testClass(nil)
 		class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)

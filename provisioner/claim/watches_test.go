@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -43,8 +44,8 @@ func TestAClaimWithAVolumeGetsNoOther(t *testing.T) {
 		b.VolumeChanged(pv)
 		b.Start(testClaim())
 		_, _, _ = b.attempt(t.Context(), "0f1e")
-		if got := b.state("0f1e"); got != test.state || len(b.driver.created) > 0 {
-			t.Errorf("%s: it is %s and the driver was asked %d times, want %s and never", what, got, len(b.driver.created), test.state)
+		if got := b.state("0f1e"); got != test.state || len(b.driver.Created) > 0 {
+			t.Errorf("%s: it is %s and the driver was asked %d times, want %s and never", what, got, len(b.driver.Created), test.state)
 		}
 	}
 }
@@ -69,10 +70,10 @@ func TestALostVolumeOfAnUnknownClaimIsReplaced(t *testing.T) {
 		b.Lead()
 		b.VolumeGone(testVolume("d-1"))
 		b.takeAll(t)
-		if calls := len(b.driver.created); calls != test.calls {
+		if calls := len(b.driver.Created); calls != test.calls {
 			t.Errorf("%s: the driver was asked %d times, want %d", what, calls, test.calls)
 		}
-		for _, first := range b.driver.first {
+		for _, first := range b.driver.First {
 			if first {
 				t.Errorf("%s: it was said to be the first call, though there was a volume", what)
 			}
@@ -117,7 +118,7 @@ func TestAClaimThatGoesBeforeItsTurnIsForgotten(t *testing.T) {
 	b.Start(testClaim())
 	must(t, b.Claims.Delete(testClaim())) // no event tells of it
 	b.takeAll(t)
-	if state, calls := b.state("0f1e"), len(b.driver.created); state != "none" || calls != 0 {
+	if state, calls := b.state("0f1e"), len(b.driver.Created); state != "none" || calls != 0 {
 		t.Errorf("it is %s, and the driver was asked %d times", state, calls)
 	}
 }
@@ -126,7 +127,7 @@ func TestAClaimThatGoesBeforeItsTurnIsForgotten(t *testing.T) {
 func TestOnlyWhatAClaimWaitsForWakesIt(t *testing.T) {
 	b := newBench(t, nil)
 	b.RetryStart, b.RetryMax = time.Hour, time.Hour
-	b.zones.err = &topology.Error{Reason: topology.NodeUnready}
+	b.zones.Err = &topology.Error{Reason: topology.NodeUnready}
 	claim, class := testClaim(), testClass(nil)
 	must(t, b.Classes.Add(class))
 	must(t, b.Claims.Add(claim))
@@ -143,9 +144,9 @@ func TestOnlyWhatAClaimWaitsForWakesIt(t *testing.T) {
 		b.takeAll(t)
 	}
 	resynced := func() { // it is looked at, in case something was missed, and no attempt is made
-		asked := len(b.zones.asked)
+		asked := len(b.zones.Asked)
 		b.ClaimChanged(claim, claim)
-		if b.takeAll(t); len(b.zones.asked) != asked {
+		if b.takeAll(t); len(b.zones.Asked) != asked {
 			t.Error("an attempt is made because the informer shows the claim again")
 		}
 	}
@@ -154,12 +155,12 @@ func TestOnlyWhatAClaimWaitsForWakesIt(t *testing.T) {
 	wakes("its class", 1, func() { b.ClassChanged("essd") })
 	wakes("another class", 0, func() { b.ClassChanged("ssd") })
 	wakes("the same claim again", 0, resynced)
-	b.zones.err = &topology.Error{Reason: topology.NoTopology}
+	b.zones.Err = &topology.Error{Reason: topology.NoTopology}
 	wakes("its class again", 1, func() { b.ClassChanged("essd") })
 	wakes("any node, for which it waits now", 1, func() { b.NodeChanged("node-2") })
 	wakes("the same claim once more", 0, resynced)
-	b.zones.err = nil
-	b.driver.creates = []answer{unavailable()}
+	b.zones.Err = nil
+	b.driver.Creates = []answer{unavailable()}
 	wakes("its node, where the driver is asked", 1, func() { b.NodeChanged("node-1") })
 	wakes("its node, though a volume may be made", 0, func() { b.NodeChanged("node-1") })
 	wakes("another node, though a volume may be made", 0, func() { b.NodeChanged("node-2") })
@@ -189,7 +190,7 @@ func TestANoteOnAClaimIsNoChange(t *testing.T) {
 		must(t, b.Claims.Update(now))
 		b.ClaimChanged(old, now)
 		_, _, _ = b.attempt(t.Context(), now.UID)
-		if calls, _ := b.driver.calls(); calls != test.calls {
+		if calls, _ := b.driver.Calls(); calls != test.calls {
 			t.Errorf("after %v: %d CreateVolume calls, want %d", now, calls, test.calls)
 		}
 	}
@@ -210,7 +211,7 @@ func TestAResyncDoesNotEndTheBackOff(t *testing.T) {
 		b.ClaimChanged(shown, claim)
 		shown = claim
 		_, _, _ = b.attempt(t.Context(), claim.UID)
-		if calls, _ := b.driver.calls(); calls != test.calls {
+		if calls, _ := b.driver.Calls(); calls != test.calls {
 			t.Errorf("version %s was shown: %d calls, want %d", test.version, calls, test.calls)
 		}
 	}
@@ -248,7 +249,7 @@ func TestNoAttemptBeginsWhileDraining(t *testing.T) {
 	}
 	b.Start(testClaim())
 	b.work(t.Context(), types.UID("0f1e"))
-	if calls, _ := b.driver.calls(); calls != 0 {
+	if calls, _ := b.driver.Calls(); calls != 0 {
 		t.Error("the driver was asked")
 	}
 }
@@ -264,7 +265,7 @@ func TestANoteDuringACallLeavesTheBackOff(t *testing.T) {
 			secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: testClaim().Annotations["team"]}}
 			b := newBench(t, nil, testClaim(), secret)
 			claim := testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, "team") }) // which the cache doesn't keep
-			b.Driver = &hookedDriver{&scriptedDriver{creates: []answer{refused(codes.InvalidArgument)}}, "disk-0f1e", func() {
+			b.Driver = &hookedDriver{&provisionertest.ScriptedDriver{Creates: []answer{refused(codes.InvalidArgument)}}, "disk-0f1e", func() {
 				noted := b.cached(claim.UID).DeepCopy()
 				noted.ResourceVersion = "2000"
 				old := b.cached(claim.UID)
@@ -286,11 +287,12 @@ func TestANewClaimIsTriedOnce(t *testing.T) {
 	must(t, b.Classes.Add(class))
 	claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-1" })
 	must(t, b.Claims.Add(claim))
-	b.Driver = &hookedDriver{&scriptedDriver{creates: []answer{refused(codes.InvalidArgument)}}, "disk-0f1e", func() { b.ClaimChanged(nil, claim) }}
+	driver := &provisionertest.ScriptedDriver{Creates: []answer{refused(codes.InvalidArgument)}}
+	b.Driver = &hookedDriver{driver, "disk-0f1e", func() { b.ClaimChanged(nil, claim) }}
 	b.Start(claim)
 	b.ClaimChanged(nil, claim)
 	b.takeAll(t)
-	if calls := len(b.Driver.(*hookedDriver).created); calls != 1 {
+	if calls := len(b.Driver.(*hookedDriver).Created); calls != 1 {
 		t.Errorf("%d calls", calls)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/topodisk/topodisk/internal/unused"
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 const driverName = "diskplugin.csi.alibabacloud.com"
@@ -114,15 +115,6 @@ func connect(ctx context.Context, socket, wanted string) (*Connection, error) {
 	return Connect(ctx, socket, wanted, 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""), Always)
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never happened that %s", what)
-		}
-	}
-}
-
 func TestConnectWaitsForTheSocketAndForReadiness(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	p := &plugin{name: driverName}
@@ -202,7 +194,7 @@ func TestAReconnectedDriverIsVerified(t *testing.T) {
 		return c.CreateVolume(ctx, &csi.CreateVolumeRequest{})
 	}
 	stop()
-	eventually(t, "the connection was invalidated", func() bool {
+	provisionertest.Eventually(t, "the connection was invalidated", func() bool {
 		_, err := create()
 		if status.Code(err) != codes.Unavailable {
 			t.Fatalf("without a driver: %v", err)
@@ -210,7 +202,7 @@ func TestAReconnectedDriverIsVerified(t *testing.T) {
 		return IsNotAsked(err) // it is not if the call was sent on the old connection
 	})
 	stop = serve(t, socket, &plugin{name: "other.csi"})
-	eventually(t, "the impostor was refused", func() bool {
+	provisionertest.Eventually(t, "the impostor was refused", func() bool {
 		response, err := create()
 		if response != nil {
 			t.Fatalf("the impostor was asked for a volume: %v", response)
@@ -219,7 +211,7 @@ func TestAReconnectedDriverIsVerified(t *testing.T) {
 	})
 	stop()
 	serve(t, socket, &plugin{name: driverName})
-	eventually(t, "the driver was back", func() bool { _, err := create(); return err == nil })
+	provisionertest.Eventually(t, "the driver was back", func() bool { _, err := create(); return err == nil })
 }
 
 // TestAnswersOfATerminatingDriverCount ends a driver, which takes no new calls then, while it makes a volume. Another one is on
@@ -236,7 +228,7 @@ func TestTheReturnOfTheDriverIsNoticed(t *testing.T) {
 	back := make(chan error, 1)
 	go func() { back <- c.AwaitReturn(t.Context()) }()
 	stop()
-	eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
+	provisionertest.Eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
 	select {
 	case err := <-back:
 		t.Fatalf("it is back while it is away: %v", err)
@@ -272,11 +264,11 @@ func TestAnswersOfATerminatingDriverCount(t *testing.T) {
 		response, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
 		answers <- answer{response.GetVolume().GetVolumeId(), err}
 	}()
-	eventually(t, "the driver was asked", func() bool { return p.begun.Load() == 1 })
+	provisionertest.Eventually(t, "the driver was asked", func() bool { return p.begun.Load() == 1 })
 	go ending.GracefulStop()
-	eventually(t, "the connection took no new calls", func() bool { return c.conn.GetState() != connectivity.Ready })
+	provisionertest.Eventually(t, "the connection took no new calls", func() bool { return c.conn.GetState() != connectivity.Ready })
 	serve(t, socket, &plugin{name: driverName})
-	eventually(t, "the next driver answered", func() bool {
+	provisionertest.Eventually(t, "the next driver answered", func() bool {
 		_, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
 		return err == nil
 	})
@@ -334,10 +326,10 @@ func TestTheFenceIsCheckedAfterTheVerification(t *testing.T) {
 	}
 	defer c.Close()
 	stop()
-	eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
+	provisionertest.Eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
 	p := &plugin{name: driverName, named: func() { lost.Store(true) }}
 	serve(t, socket, p)
-	eventually(t, "the driver was back", func() bool { c.conn.Connect(); return c.conn.GetState() == connectivity.Ready })
+	provisionertest.Eventually(t, "the driver was back", func() bool { c.conn.Connect(); return c.conn.GetState() == connectivity.Ready })
 	_, err = c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
 	if !IsNotAsked(err) || !strings.Contains(err.Error(), "the lease is lost") || p.begun.Load() != 0 {
 		t.Errorf("%v, and the driver was asked %d times", err, p.begun.Load())
@@ -363,9 +355,9 @@ func TestErrorsOfAnUnverifiedDriverDoNotCount(t *testing.T) {
 	other := &plugin{name: "other.csi", refusal: refusal}
 	swap = func() {
 		stop()
-		eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
+		provisionertest.Eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
 		serve(t, socket, other)
-		eventually(t, "another one was there", func() bool { c.conn.Connect(); return c.conn.GetState() == connectivity.Ready })
+		provisionertest.Eventually(t, "another one was there", func() bool { c.conn.Connect(); return c.conn.GetState() == connectivity.Ready })
 	}
 	_, err = c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
 	if status.Code(err) != codes.Unavailable || IsNotAsked(err) || other.begun.Load() != 1 {

@@ -22,7 +22,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
+
+var must = provisionertest.Must
 
 // fakeAPI is an API server of ConfigMaps that enforces resource versions, as
 // client-go's fake does not.
@@ -733,10 +737,3 @@ func wrote(t *testing.T, s *Store, numbers ...int) {
 
 func key(n int) string    { return fmt.Sprint("key-", n) }
 func record(n int) []byte { return fmt.Appendf(nil, `{"record":%d}`, n) }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -16,18 +16,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/topology"
 )
 
 // fullRequest is a request that uses all fields of an entry.
 func fullRequest(t *testing.T) *Request {
 	t.Helper()
-	class := testClass(map[string]string{
+	class := provisionertest.Class(map[string]string{
 		"type": "cloud_essd", fsTypeKey: "xfs",
 		"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault",
 	})
 	class.UID = "class-uid"
-	claim := testClaim(func(c *v1.PersistentVolumeClaim) {
+	claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 		c.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	})
 	plan, err := NewPlan(testOptions(), claim, class, "node-1")
@@ -70,12 +71,12 @@ func TestEncodeDecodeRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(r.Create, read.Create, protocmp.Transform()); diff != "" {
 		t.Errorf("request (-encoded +decoded):\n%s", diff)
 	}
-	if read.Node != "node-1" || !IsOurs(read.Claim, driverName) || read.Claim.Annotations[AnnSelectedNode] != "node-1" ||
+	if read.Node != "node-1" || !IsOurs(read.Claim, provisionertest.DriverName) || read.Claim.Annotations[AnnSelectedNode] != "node-1" ||
 		read.Class.Name != r.Class.Name || read.Class.UID != r.Class.UID {
 		t.Errorf("decoded %+v", read)
 	}
 	r.Claim.ResourceVersion = "" // that of the claim is written as far as it is known
-	made := &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * gib, AccessibleTopology: r.Requisite()}
+	made := &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * provisionertest.GiB, AccessibleTopology: r.Requisite()}
 	if diff := cmp.Diff(r.PersistentVolume(testOptions(), made), read.PersistentVolume(testOptions(), made)); diff != "" {
 		t.Errorf("PersistentVolume (-encoded +decoded):\n%s", diff)
 	}
@@ -84,7 +85,7 @@ func TestEncodeDecodeRoundTrip(t *testing.T) {
 // All claims share the journal, so that none may take much of it.
 func TestARecordIsBounded(t *testing.T) {
 	encode := func(change func(*v1.PersistentVolumeClaim)) ([]byte, error) {
-		plan, err := NewPlan(testOptions(), testClaim(change), testClass(nil), "node-1")
+		plan, err := NewPlan(testOptions(), provisionertest.Claim(change), provisionertest.Class(nil), "node-1")
 		if err != nil {
 			t.Fatal(err)
 		}

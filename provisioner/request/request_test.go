@@ -15,19 +15,9 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-const (
-	driverName = provisionertest.DriverName
-	gib        = provisionertest.GiB
-)
-
-var (
-	testClaim = provisionertest.Claim
-	testClass = provisionertest.Class
-)
-
 func testOptions() Options {
 	return Options{
-		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: VolumeID,
+		DriverName: provisionertest.DriverName, Identity: "test-identity", VolumeNamePrefix: "disk", PVNameSource: VolumeID,
 		StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 	}
 }
@@ -127,11 +117,11 @@ func TestNewPlanErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			claim := testClaim()
+			claim := provisionertest.Claim()
 			if test.claim != nil {
 				test.claim(claim)
 			}
-			_, err := NewPlan(testOptions(), claim, testClass(test.parameters), "node-1")
+			_, err := NewPlan(testOptions(), claim, provisionertest.Class(test.parameters), "node-1")
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -191,7 +181,7 @@ func TestCreateVolumeRequest(t *testing.T) {
 				c.Spec.Resources.Limits = v1.ResourceList{v1.ResourceStorage: resource.MustParse("30Gi")}
 			},
 			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
-				if r.CapacityRange.LimitBytes != 30*gib {
+				if r.CapacityRange.LimitBytes != 30*provisionertest.GiB {
 					t.Errorf("got %v", r.CapacityRange)
 				}
 			},
@@ -218,14 +208,14 @@ func TestCreateVolumeRequest(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			options, claim := testOptions(), testClaim()
+			options, claim := testOptions(), provisionertest.Claim()
 			if test.options != nil {
 				test.options(&options)
 			}
 			if test.claim != nil {
 				test.claim(claim)
 			}
-			plan, err := NewPlan(options, claim, testClass(test.class), "node-1")
+			plan, err := NewPlan(options, claim, provisionertest.Class(test.class), "node-1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +225,7 @@ func TestCreateVolumeRequest(t *testing.T) {
 }
 
 func TestSecretTemplates(t *testing.T) {
-	claim := testClaim()
+	claim := provisionertest.Claim()
 	refs, err := resolveSecrets(map[string]string{
 		"csi.storage.k8s.io/secret-name": "all-${pvc.name}", "csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
 		"csi.storage.k8s.io/node-publish-secret-name":      "${pvc.annotations['team']}.${pv.name}",
@@ -278,9 +268,9 @@ func TestAClassNamesItsSecretForAllCalls(t *testing.T) {
 		"for one by its old name":    {map[string]string{"csiProvisionerSecretName": "keys", "csiProvisionerSecretNamespace": "storage"}, false, "has no csi.storage.k8s.io/controller-publish-secret-name"},
 	}
 	for name, test := range tests {
-		class := testClass(test.parameters)
+		class := provisionertest.Class(test.parameters)
 		class.AllowVolumeExpansion = &test.expandable
-		_, err := NewPlan(testOptions(), testClaim(), class, "node-1")
+		_, err := NewPlan(testOptions(), provisionertest.Claim(), class, "node-1")
 		if (test.missing == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.missing) {
 			t.Errorf("%s: %v, want %q", name, err, test.missing)
 		}
@@ -293,17 +283,17 @@ func TestShouldProvision(t *testing.T) {
 		claim *v1.PersistentVolumeClaim
 		want  bool
 	}{
-		"plain":         {testClaim(), true},
-		"being deleted": {testClaim(func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = ptr.To(metav1.Now()) }), false},
-		"bound":         {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), false},
-		"lost":          {testClaim(func(c *v1.PersistentVolumeClaim) { c.Status.Phase = v1.ClaimLost }), false},
-		"about to be lost": {testClaim(func(c *v1.PersistentVolumeClaim) {
+		"plain":         {provisionertest.Claim(), true},
+		"being deleted": {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = ptr.To(metav1.Now()) }), false},
+		"bound":         {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), false},
+		"lost":          {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Status.Phase = v1.ClaimLost }), false},
+		"about to be lost": {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
 		}), false},
-		"left to a populator": {testClaim(func(c *v1.PersistentVolumeClaim) {
+		"left to a populator": {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &v1.TypedObjectReference{APIGroup: &group, Kind: "VolumeImportSource", Name: "x"}
 		}), false},
-		"a clone, which is refused with an event": {testClaim(func(c *v1.PersistentVolumeClaim) {
+		"a clone, which is refused with an event": {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &v1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
 		}), true},
 	}
@@ -316,20 +306,20 @@ func TestShouldProvision(t *testing.T) {
 
 func TestIsOurs(t *testing.T) {
 	annotated := func(annotations map[string]string) *v1.PersistentVolumeClaim {
-		return testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations = annotations })
+		return provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Annotations = annotations })
 	}
 	tests := map[string]struct {
 		claim *v1.PersistentVolumeClaim
 		want  bool
 	}{
-		"today's annotation": {annotated(map[string]string{AnnStorageProvisioner: driverName}), true},
-		"the older one":      {annotated(map[string]string{AnnBetaStorageProvisioner: driverName}), true},
-		"today's wins":       {annotated(map[string]string{AnnStorageProvisioner: "other", AnnBetaStorageProvisioner: driverName}), false},
+		"today's annotation": {annotated(map[string]string{AnnStorageProvisioner: provisionertest.DriverName}), true},
+		"the older one":      {annotated(map[string]string{AnnBetaStorageProvisioner: provisionertest.DriverName}), true},
+		"today's wins":       {annotated(map[string]string{AnnStorageProvisioner: "other", AnnBetaStorageProvisioner: provisionertest.DriverName}), false},
 		"none":               {annotated(nil), false},
-		"bound":              {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" }), false},
+		"bound":              {provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" }), false},
 	}
 	for name, test := range tests {
-		if got := IsOurs(test.claim, driverName); got != test.want {
+		if got := IsOurs(test.claim, provisionertest.DriverName); got != test.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
@@ -350,7 +340,7 @@ func TestClassName(t *testing.T) {
 		"an empty annotation wins too": {annotations{v1.BetaStorageClassAnnotation: ""}, ptr.To("ssd"), ""},
 	}
 	for name, test := range tests {
-		claim := testClaim(func(c *v1.PersistentVolumeClaim) {
+		claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 			c.Annotations, c.Spec.StorageClassName = test.annotations, test.class
 		})
 		if got := ClassName(claim); got != test.want {
@@ -409,12 +399,12 @@ func TestQuestion(t *testing.T) {
 	options := testOptions()
 	options.ExtraLabelPrefix = "disktype."
 	for parameter, strict := range map[string]bool{"": true, "false": false} {
-		class := testClass(nil)
+		class := provisionertest.Class(nil)
 		class.AllowedTopologies = allowed
 		if parameter != "" {
 			class.Parameters = map[string]string{strictTopologyKey: parameter}
 		}
-		plan, err := NewPlan(options, testClaim(), class, "node-1")
+		plan, err := NewPlan(options, provisionertest.Claim(), class, "node-1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // Whatever the driver is asked for that may change its answer makes requests of a class differ, but for their size and topology, which
@@ -46,7 +48,7 @@ func TestSpecifics(t *testing.T) {
 	seen := map[string]string{}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			options, claim, class := testOptions(), testClaim(), testClass(parameters)
+			options, claim, class := testOptions(), provisionertest.Claim(), provisionertest.Class(parameters)
 			if test.options != nil {
 				test.options(&options)
 			}
@@ -74,7 +76,7 @@ func TestSpecifics(t *testing.T) {
 
 // What a request from the journal shares with its class is not known, so it shares nothing.
 func TestSpecificsOfARequestFromTheJournal(t *testing.T) {
-	plan, err := NewPlan(testOptions(), testClaim(), testClass(map[string]string{"type": "cloud_essd"}), "node-1")
+	plan, err := NewPlan(testOptions(), provisionertest.Claim(), provisionertest.Class(map[string]string{"type": "cloud_essd"}), "node-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestAllowedLabelsBecomeTags(t *testing.T) {
@@ -32,8 +34,8 @@ func TestAllowedLabelsBecomeTags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options := testOptions()
 			options.ClaimLabelTags, options.NamespaceLabelTags = []string{"team", "example.com/stage"}, []string{"team", "cost-center"}
-			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Labels = test.claim })
-			plan, err := NewPlan(options, claim, testClass(test.class), "node-1")
+			claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Labels = test.claim })
+			plan, err := NewPlan(options, claim, provisionertest.Class(test.class), "node-1")
 			if err != nil {
 				t.Fatal(err)
 			}

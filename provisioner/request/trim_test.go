@@ -10,11 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // hugeClaim is a claim whose owner fills whatever Kubernetes does not bound.
 func hugeClaim(change func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
-	return testClaim(func(c *v1.PersistentVolumeClaim) {
+	return provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 		c.Labels = map[string]string{"team": "x"}
 		for n := range 1_000 {
 			c.Annotations[fmt.Sprint("note-", n)] = strings.Repeat("n", 200)
@@ -84,14 +86,14 @@ func TestATrimmedClaimIsAskedForAlike(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := func(trim bool) string {
-				claim := testClaim()
+				claim := provisionertest.Claim()
 				if change != nil {
 					change(claim)
 				}
 				if trim {
 					options.TrimClaim(claim)
 				}
-				plan, err := NewPlan(options, claim, testClass(nil), claim.Annotations[AnnSelectedNode])
+				plan, err := NewPlan(options, claim, provisionertest.Class(nil), claim.Annotations[AnnSelectedNode])
 				if err != nil {
 					return err.Error()
 				}

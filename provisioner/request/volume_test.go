@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // volumeFor returns the PersistentVolume of a claim for which the driver has made the volume.
 func volumeFor(t *testing.T, options Options, class *storagev1.StorageClass, made *csi.Volume) *v1.PersistentVolume {
 	t.Helper()
-	plan, err := NewPlan(options, testClaim(), class, "node-1")
+	plan, err := NewPlan(options, provisionertest.Claim(), class, "node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,25 +38,25 @@ func TestNamesOfPersistentVolumes(t *testing.T) {
 	for _, test := range tests {
 		options := testOptions()
 		options.PVNameSource = test.source
-		pv := volumeFor(t, options, testClass(nil), &csi.Volume{VolumeId: test.id})
+		pv := volumeFor(t, options, provisionertest.Class(nil), &csi.Volume{VolumeId: test.id})
 		if pv.Name != test.want || pv.Spec.CSI.VolumeHandle != test.id {
 			t.Errorf("%s of %s: got %v", test.source, test.id, pv)
 		}
-		if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*gib {
+		if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*provisionertest.GiB {
 			t.Errorf("a driver that reports no size made %d bytes", size.Value())
 		}
 	}
 }
 
 func TestAVolumeHasExactlyTheDriversSize(t *testing.T) {
-	pv := volumeFor(t, testOptions(), testClass(nil), &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20*gib + 4096})
-	if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*gib+4096 || size.Format != resource.BinarySI {
+	pv := volumeFor(t, testOptions(), provisionertest.Class(nil), &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20*provisionertest.GiB + 4096})
+	if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*provisionertest.GiB+4096 || size.Format != resource.BinarySI {
 		t.Errorf("got %s", &size)
 	}
 }
 
 func TestARetainedVolumeHasNoFinalizer(t *testing.T) {
-	class := testClass(nil)
+	class := provisionertest.Class(nil)
 	class.ReclaimPolicy = ptr.To(v1.PersistentVolumeReclaimRetain)
 	pv := volumeFor(t, testOptions(), class, &csi.Volume{VolumeId: "d-bp1"})
 	if len(pv.Finalizers) != 0 || pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
@@ -72,7 +74,8 @@ func TestOnlyReadOnlyManyIsPublishedForReading(t *testing.T) {
 		{[]v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}, true},
 		{[]v1.PersistentVolumeAccessMode{v1.ReadOnlyMany, v1.ReadWriteOnce}, false},
 	} {
-		plan, err := NewPlan(options, testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.AccessModes = test.modes }), testClass(nil), "node-1")
+		claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.AccessModes = test.modes })
+		plan, err := NewPlan(options, claim, provisionertest.Class(nil), "node-1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,17 +93,17 @@ func TestCheck(t *testing.T) {
 		made   *csi.Volume
 		want   string // in the error; nothing for none
 	}{
-		"as large as asked for":      {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * gib}},
+		"as large as asked for":      {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * provisionertest.GiB}},
 		"of a size that is not said": {made: &csi.Volume{VolumeId: "d-bp1"}},
-		"larger":                     {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 40 * gib}},
-		"smaller":                    {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20*gib - 1}, want: "are required"},
+		"larger":                     {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 40 * provisionertest.GiB}},
+		"smaller":                    {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20*provisionertest.GiB - 1}, want: "are required"},
 		"no answer":                  {want: "without a volume ID"},
-		"without an ID":              {made: &csi.Volume{CapacityBytes: 20 * gib}, want: "without a volume ID"},
+		"without an ID":              {made: &csi.Volume{CapacityBytes: 20 * provisionertest.GiB}, want: "without a volume ID"},
 		"filled":                     {source: snapshot, made: &csi.Volume{VolumeId: "d-bp1", ContentSource: snapshot}},
 		"empty":                      {source: snapshot, made: &csi.Volume{VolumeId: "d-bp1"}, want: "d-bp1 is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := NewPlan(testOptions(), testClaim(), testClass(nil), "node-1")
+			plan, err := NewPlan(testOptions(), provisionertest.Claim(), provisionertest.Class(nil), "node-1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +119,7 @@ func TestIsMadeForClaim(t *testing.T) {
 	r := fullRequest(t)
 	saved := r.PersistentVolume(testOptions(), &csi.Volume{VolumeId: "d-bp1"})
 	byName := saved.DeepCopy()
-	byName.Name, byName.Annotations = "disk-0f1e", map[string]string{AnnProvisionedBy: driverName}
+	byName.Name, byName.Annotations = "disk-0f1e", map[string]string{AnnProvisionedBy: provisionertest.DriverName}
 	another := saved.DeepCopy()
 	another.Spec.ClaimRef.UID = "other"
 	static := saved.DeepCopy()
@@ -133,7 +136,7 @@ func TestIsMadeForClaim(t *testing.T) {
 		if got := r.IsSavedAs(test.pv); got != test.isSaved {
 			t.Errorf("%s: IsSavedAs %v", name, got)
 		}
-		if got := IsMadeBy(test.pv, driverName); got != test.isMade {
+		if got := IsMadeBy(test.pv, provisionertest.DriverName); got != test.isMade {
 			t.Errorf("%s: IsMadeBy %v", name, got)
 		}
 		if got := testOptions().IsMadeForClaim(test.pv); got != test.isForClaim {

@@ -43,21 +43,6 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) addSnapshot(t *testing.T, namespace string, change func(snapshot, content *unstructured.Unstructured)) {
-	t.Helper()
-	snapshot, content := provisionertest.Snapshot(namespace)
-	if change != nil {
-		change(snapshot, content)
-	}
-	for _, err := range []error{
-		b.dynamic.Tracker().Create(watch.VolumeSnapshots, snapshot, namespace), b.dynamic.Tracker().Create(watch.VolumeSnapshotContents, content, ""),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func acrossNamespaces(c *v1.PersistentVolumeClaim) {
 	c.Spec.DataSourceRef = &v1.TypedObjectReference{APIGroup: ptr.To(snapshotGroup), Kind: "VolumeSnapshot", Name: "src", Namespace: ptr.To("archive")}
 }
@@ -159,7 +144,7 @@ func TestContentOfASnapshot(t *testing.T) {
 				test.options(&b.reader.options)
 			}
 			if !test.absent {
-				b.addSnapshot(t, "shop", test.change)
+				provisionertest.AddSnapshot(t, b.dynamic, "shop", test.change)
 			}
 			claim := provisionertest.Claim(provisionertest.FromSnapshot)
 			if test.claim != nil {
@@ -288,7 +273,7 @@ func TestASourceOfAnotherNamespaceNeedsAGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.reader.options.CrossNamespace = true
-			b.addSnapshot(t, "archive", nil)
+			provisionertest.AddSnapshot(t, b.dynamic, "archive", nil)
 			if test.grant != nil {
 				if _, err := b.dynamic.Resource(watch.ReferenceGrants).Namespace("archive").Create(t.Context(), test.grant, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)

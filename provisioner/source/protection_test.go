@@ -133,7 +133,7 @@ func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.addSnapshot(t, "shop", func(snapshot, content *unstructured.Unstructured) {
+			provisionertest.AddSnapshot(t, b.dynamic, "shop", func(snapshot, content *unstructured.Unstructured) {
 				for _, change := range test.changes {
 					change(snapshot, content)
 				}
@@ -180,7 +180,7 @@ func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
 
 func TestASnapshotThatCannotBeReadIsReported(t *testing.T) {
 	b := newBench(t)
-	b.addSnapshot(t, "shop", nil)
+	provisionertest.AddSnapshot(t, b.dynamic, "shop", nil)
 	for _, namespace := range []string{"archive", "shop"} {
 		b.addMetadata(t, provisionertest.SnapshotMetadata(namespace, snapshotFinalizer))
 	}

@@ -186,7 +186,7 @@ var rules = map[string]rule{
 		allowed: []string{module + "/internal/leader", module + "/internal/outofstock", module + "/internal/podclaims", module + "/internal/unused",
 			module + "/internal/escape", module + "/provisioner", module + "/topology", csiSpec, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api",
 			"k8s.io/apimachinery", "k8s.io/utils", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"},
-		unreached: []string{module + "/explain", module + "/diskdriver", module + "/ecssim", ecsSDK},
+		unreached: []string{module + "/explain", module + "/diskdriver", module + "/ecssim", module + "/provisioner/internal/provisionertest", ecsSDK},
 	},
 	"provisioner/lib6": {
 		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", clientGo, prometheus, "k8s.io/api", "k8s.io/apimachinery",
@@ -226,8 +226,11 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
 			module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
-	"provisioner/internal/liveness":        {},
-	"provisioner/internal/provisionertest": {allowed: []string{clientGo, csiSpec, grpc, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"}},
+	"provisioner/internal/liveness": {},
+	"provisioner/internal/provisionertest": {
+		allowed: []string{module + "/test/golden", module + "/topology", clientGo, csiSpec, grpc, protobuf, prometheus, "k8s.io/api", "k8s.io/apimachinery",
+			"k8s.io/utils/ptr"},
+	},
 	"provisioner/stock": {
 		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo},
@@ -236,7 +239,7 @@ var rules = map[string]rule{
 		allowed: []string{module + "/internal/audit", module + "/internal/escape", module + "/internal/leader", module + "/internal/sleep",
 			module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api",
 			"k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
-		unreached: []string{module + "/diskdriver", module + "/ecssim", module + "/explain", ecsSDK},
+		unreached: []string{module + "/diskdriver", module + "/ecssim", module + "/explain", module + "/provisioner/internal/provisionertest", ecsSDK},
 	},
 	"diskdriver/node": {
 		allowed: []string{module + "/diskdriver/disk", csiSpec, grpc, klog,

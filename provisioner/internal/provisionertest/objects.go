@@ -1,9 +1,14 @@
-// Package provisionertest has the objects that the tests of the packages below
-// provisioner share.
+// Package provisionertest has what the tests of provisioner and of the packages
+// below it share.
 package provisionertest
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -25,6 +32,11 @@ const (
 	GiB = 1 << 30
 
 	snapshotGroup = "snapshot.storage.k8s.io"
+)
+
+var (
+	snapshots = schema.GroupVersionResource{Group: snapshotGroup, Version: "v1", Resource: "volumesnapshots"}
+	contents  = schema.GroupVersionResource{Group: snapshotGroup, Version: "v1", Resource: "volumesnapshotcontents"}
 )
 
 // Claim returns claim shop/data: 20Gi of class essd on node-1.
@@ -47,6 +59,14 @@ func Claim(changes ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim
 		change(claim)
 	}
 	return claim
+}
+
+// NumberedClaim returns the nth of many claims.
+func NumberedClaim(n int, size string) *v1.PersistentVolumeClaim {
+	return Claim(func(c *v1.PersistentVolumeClaim) {
+		c.Name, c.UID = fmt.Sprint("data-", n), types.UID(fmt.Sprint("uid-", n))
+		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse(size)
+	})
 }
 
 // Class returns class essd with the parameters.
@@ -108,6 +128,25 @@ func Snapshot(namespace string) (snapshot, content *unstructured.Unstructured) {
 	return snapshot, content
 }
 
+// AddSnapshot has an API server show what Snapshot returns, after a change if one is given.
+func AddSnapshot(t testing.TB, api *dynamicfake.FakeDynamicClient, namespace string, change func(snapshot, content *unstructured.Unstructured)) {
+	t.Helper()
+	snapshot, content := Snapshot(namespace)
+	if change != nil {
+		change(snapshot, content)
+	}
+	Must(t, api.Tracker().Create(snapshots, snapshot, namespace))
+	Must(t, api.Tracker().Create(contents, content, ""))
+}
+
+// IsProtected says whether VolumeSnapshot shop/src has the finalizer of sources.
+func IsProtected(t testing.TB, api *metadatafake.FakeMetadataClient) bool {
+	t.Helper()
+	snapshot, err := api.Resource(snapshots).Namespace("shop").Get(t.Context(), "src", metav1.GetOptions{})
+	Must(t, err)
+	return slices.Contains(snapshot.Finalizers, "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection")
+}
+
 // SetFields sets fields of an object by their paths, with dots between, or removes
 // those whose value is nil.
 func SetFields(u *unstructured.Unstructured, values map[string]any) {
@@ -146,8 +185,28 @@ func MetadataClient(objects ...runtime.Object) *metadatafake.FakeMetadataClient 
 // DynamicClient returns a client of no snapshots and no grants.
 func DynamicClient() *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		{Group: snapshotGroup, Version: "v1", Resource: "volumesnapshots"}:                    "VolumeSnapshotList",
-		{Group: snapshotGroup, Version: "v1", Resource: "volumesnapshotcontents"}:             "VolumeSnapshotContentList",
+		snapshots: "VolumeSnapshotList",
+		contents:  "VolumeSnapshotContentList",
 		{Group: "gateway.networking.k8s.io", Version: "v1beta1", Resource: "referencegrants"}: "ReferenceGrantList",
 	})
+}
+
+// ConfigMapMetadata returns a client of the metadata of an API server's ConfigMaps, whose versions are counted from now on: client-go's fake
+// gives none.
+func ConfigMapMetadata(api *fake.Clientset) *metadatafake.FakeMetadataClient {
+	versions := 1
+	api.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if write, ok := action.(clienttesting.CreateAction); ok { // an update, too
+			versions++
+			write.GetObject().(*v1.ConfigMap).ResourceVersion = strconv.Itoa(versions)
+		}
+		return false, nil, nil
+	})
+	objects := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	objects.PrependReactor("get", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := action.(clienttesting.GetAction).GetName()
+		configMap, err := api.CoreV1().ConfigMaps(action.GetNamespace()).Get(context.Background(), name, metav1.GetOptions{})
+		return true, &metav1.PartialObjectMetadata{ObjectMeta: configMap.ObjectMeta}, err
+	})
+	return objects
 }
