@@ -40,6 +40,22 @@ the VolumeSnapshotContent. A message such as
 has the gRPC code, the attempted operation, the ECS action with its disk and instance, ECS's own code and message, and ECS's
 request ID for a support ticket. [ecs-codes.md](ecs-codes.md) has the kind of every code of ECS.
 
+## For programs
+
+The words of a message may change. The kind stands in a detail ` + "`google.rpc.ErrorInfo`" + ` of the gRPC status, of the domain
+` + "`topodisk`, and disk-provisioner annotates its events `ProvisioningFailed` and `VolumeFailedDelete`" + ` with it.
+
+| Annotation | In the detail | Content |
+|---|---|---|
+| ` + "`topodisk.io/error-kind` | `reason`" + ` | the kind in capitals, such as ` + "`OUT_OF_STOCK`" + ` |
+| ` + "`topodisk.io/ecs-action` | `action`" + ` | ECS's action |
+| ` + "`topodisk.io/ecs-code` | `code`" + ` | ECS's code |
+| ` + "`topodisk.io/ecs-request-id` | `requestId`" + ` | ECS's request ID |
+| ` + "`topodisk.io/zones` | `zones`" + ` | the zones that had no disk, separated by commas |
+
+What disk-provisioner refuses before it asks the driver has the kind ` + "`INVALID`, `NO_TOPOLOGY`, `NODE_GONE`, `NODE_UNREADY`,\n" +
+	"`NODE_NOT_ALLOWED`, `NODE_MISLABELLED` or `SNAPSHOT_NOT_READY`" + `.
+
 ## Kinds
 
 | Kind | gRPC code | Meaning, and content of the message | What to do |

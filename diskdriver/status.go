@@ -1,9 +1,9 @@
 package diskdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/escape"
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/internal/unused"
@@ -123,22 +124,18 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 	return nil, answer.Err()
 }
 
-// about is what programs may go by in an error: its Kind, and ECS's code and request ID if there are any.
+// about is what programs may go by in an error: its Kind, what ECS was asked and has answered, and the zones that had no disk.
 func about(err error) *errdetails.ErrorInfo {
-	info := &errdetails.ErrorInfo{
-		Domain: "topodisk", Reason: strings.ToUpper(strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")), Metadata: map[string]string{},
-	}
-	note := func(key, value string) {
-		if value != "" {
-			info.Metadata[key] = strings.ToValidUTF8(value, "?")
-		}
-	}
+	info := errorinfo.Info{Kind: errorinfo.KindOf(disk.KindOf(err).String())}
 	var refused interface{ Code() string }
 	if errors.As(err, &refused) {
-		note("code", refused.Code())
+		info.Code = refused.Code()
 	}
-	for e := (*disk.Error)(nil); errors.As(err, &e) && info.Metadata["requestId"] == ""; err = e.Err {
-		note("requestId", e.RequestID)
+	for e := (*disk.Error)(nil); errors.As(err, &e); err = e.Err {
+		info.Action, info.RequestID = cmp.Or(info.Action, e.Op), cmp.Or(info.RequestID, e.RequestID)
+		if info.Zones == nil {
+			info.Zones = e.Zones
+		}
 	}
-	return info
+	return info.Detail()
 }

@@ -8,11 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/outofstock"
 )
 
@@ -117,8 +121,24 @@ func TestErrorsCarryKindCodeAndRequestID(t *testing.T) {
 		if id := info.GetMetadata()["requestId"]; id == "" || !strings.Contains(err.Error(), id) {
 			t.Errorf("the request ID is %q in %v", id, err)
 		}
-		if info.GetReason() != "NODE_FULL" || info.GetMetadata()["code"] != "InstanceDiskLimitExceeded" {
+		if info.GetReason() != "NODE_FULL" || info.GetMetadata()["code"] != "InstanceDiskLimitExceeded" || info.GetMetadata()["action"] != "AttachDisk" {
 			t.Errorf("%v has %v", err, info)
+		}
+	})
+}
+
+// A volume that no zone has is refused with the zones, and with what ECS has answered to the first.
+func TestOutOfStockCarriesZones(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		first := metadata.NewIncomingContext(t.Context(), metadata.Pairs(executor.FirstCallKey, "true"))
+		s.say("fault error action=CreateDisk status=403 code=OperationDenied.NoStock count=9")
+		_, err := invoke(first, s.driver, "CreateVolume", s.createRequest("disk-1", strings.Fields("size=20Gi zones=a,b type=cloud_essd")))
+		info, ok := errorinfo.Of(err)
+		want := errorinfo.Info{
+			Kind: "OUT_OF_STOCK", Action: "CreateDisk", Code: "OperationDenied.NoStock", RequestID: info.RequestID, Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b"},
+		}
+		if diff := cmp.Diff(want, info); diff != "" || !ok || info.RequestID == "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})
 }

@@ -117,7 +117,7 @@ func capacityUnknown(c *cluster, v *Verdict) {
 	v.Evidence = append(v.Evidence, eventSeen(event))
 	v.Next = append([]shell.Command{describe(driver)}, v.Next...)
 	v.Actor, v.Retried = ClusterAdmin, "disk-provisioner, which asks again within a minute"
-	if e := readError(event.Message); e.cause(creating) == PermissionDenied {
+	if e := errorIn(event); e.cause(creating) == PermissionDenied {
 		v.Actor = CloudAdmin
 	}
 }
@@ -137,7 +137,7 @@ func excludeBySoldOut(c *cluster, x *feasibility, need storage) {
 		event.CreationTimestamp.Time.Before(need.class.CreationTimestamp.Time) {
 		return
 	}
-	refusal := readError(event.Message)
+	refusal := errorIn(event)
 	if refusal.cause(creating) != ZoneSoldOut {
 		return
 	}

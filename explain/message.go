@@ -9,11 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/shell"
 )
 
-// Whatever is read out of texts of other programs is read here: of disk-driver and disk-provisioner (docs/errors.md), csi-attacher,
-// csi-resizer, the scheduler and the autoscalers.
+// Whatever is read out of texts of other programs is read here: of csi-attacher, csi-resizer, the kubelet, the scheduler and the
+// autoscalers, and of disk-provisioner where it has not annotated an event with what is the matter, as 0.1.0 didn't.
 
 // Reasons of events.
 const (
@@ -47,6 +48,15 @@ func readError(text string) DriverError {
 	}
 	if m := requestID.FindStringSubmatch(e.Text); m != nil {
 		e.RequestID = m[1]
+	}
+	return e
+}
+
+// errorIn returns the error that an event is about: what disk-provisioner has annotated it with, and its text.
+func errorIn(event *corev1.Event) DriverError {
+	e := readError(event.Message)
+	if info, ok := errorinfo.FromAnnotations(event.Annotations); ok {
+		e.Kind, e.Action, e.ECSCode, e.RequestID, e.Zones = info.Kind, info.Action, info.Code, info.RequestID, info.Zones
 	}
 	return e
 }
@@ -134,14 +144,33 @@ func (e DriverError) refusesKeys() bool {
 		"Forbidden.AccessKeyDisabled", "InvalidTimeStamp", "IllegalTimestamp")
 }
 
+// kinds are the causes of Kinds (docs/errors.md, package topology).
+var kinds = map[string]Cause{
+	"UNAUTHENTICATED": CredentialsRefused, "DENIED": PermissionDenied, "THROTTLED": CallsThrottled, "QUOTA": QuotaReached,
+	"OUT_OF_STOCK": ZoneSoldOut, errorinfo.Invalid: ParameterRefused, "OUT_OF_RANGE": ParameterRefused, "UNFIT": ParameterRefused,
+	"NODE_MISLABELLED": ZoneLabelsDisagree, errorinfo.SnapshotNotReady: SnapshotNotReady,
+}
+
 // cause returns what an error says of the cause, and DriverFailed if it says no more than that.
 func (e DriverError) cause(c call) Cause {
+	if e.Kind != "" {
+		return causeOf(e.Kind, c)
+	}
 	for _, m := range meanings {
 		if m.holds(e, c) {
 			return m.cause
 		}
 	}
 	return DriverFailed
+}
+
+// causeOf returns the cause of a Kind.
+func causeOf(kind string, c call) Cause {
+	cause, known := kinds[kind]
+	if !known || c != creating && (cause == ZoneSoldOut || cause == ParameterRefused) {
+		return DriverFailed
+	}
+	return cause
 }
 
 // isPending says whether the driver says that the operation goes on.
@@ -164,7 +193,10 @@ var soldOut = regexp.MustCompile(`\b(cloud\w*)(?: PL\d)? of \d+ GiB in ([\w-]+):
 
 // soldOut returns the zones that had no disk to give.
 func (e DriverError) soldOut() []string {
-	var zones []string
+	zones := slices.Clone(e.Zones)
+	if e.Kind != "" {
+		return zones
+	}
 	for _, m := range soldOut.FindAllStringSubmatch(e.Text, -1) {
 		if !slices.Contains(zones, m[2]) {
 			zones = append(zones, m[2])
@@ -332,7 +364,7 @@ func errorOf(c *cluster, object Ref, reasons ...string) (DriverError, *corev1.Ev
 	if event == nil {
 		return DriverError{}, nil
 	}
-	return readError(event.Message), event
+	return errorIn(event), event
 }
 
 func eventSeen(e *corev1.Event) Evidence { return seen(refOf(kindEvent, e), "message", e.Message) }

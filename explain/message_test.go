@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/topodisk/topodisk/internal/errorinfo"
 )
 
 // The transcripts of the driver's stories hold every kind of error that it answers with.
@@ -83,10 +85,33 @@ func TestCodesOfECS(t *testing.T) {
 			t.Errorf("%s is %s, want %s (ECS's code %q)", ecs, e.cause(want.call), want.cause, e.ECSCode)
 		}
 	}
-	for kind := range causes {
+	capital := regexp.MustCompile(`([a-z])([A-Z])`)
+	for kind, want := range causes {
 		if seen[kind] == 0 {
 			t.Errorf("no code has kind %s", kind)
 		}
+		e := DriverError{Kind: errorinfo.KindOf(capital.ReplaceAllString(kind, "$1 $2"))}
+		if got := e.cause(want.call); want.call == creating && got != want.cause {
+			t.Errorf("an event of the kind %s is %s, want %s", e.Kind, got, want.cause)
+		}
+	}
+}
+
+// What an event is annotated with counts, and not its text, in which a tenant's words may be; the text counts where there is no annotation.
+func TestAnnotationsOfEvents(t *testing.T) {
+	const misleading = `failed to provision volume with StorageClass "fast": rpc error: code = Unauthenticated desc = cloud_essd of 20 GiB in cn-x: CreateDisk: Throttling: no (request ID R-0)`
+	event := &corev1.Event{Message: misleading}
+	if e := errorIn(event); e.cause(creating) != CredentialsRefused || e.ECSCode != "Throttling" || !slices.Equal(e.soldOut(), []string{"cn-x"}) {
+		t.Errorf("the text says %+v", e)
+	}
+	event.Annotations = errorinfo.Info{Kind: "OUT_OF_STOCK", Action: "CreateDisk", Code: "OperationDenied.NoStock", RequestID: "R-1", Zones: []string{"cn-a"}}.Annotations()
+	e := errorIn(event)
+	if e.cause(creating) != ZoneSoldOut || e.cause(deleting) != DriverFailed || e.ECSCode != "OperationDenied.NoStock" || e.RequestID != "R-1" || !slices.Equal(e.soldOut(), []string{"cn-a"}) {
+		t.Errorf("the annotations say %+v", e)
+	}
+	event.Annotations = errorinfo.Info{Kind: "NEW_KIND"}.Annotations()
+	if got := errorIn(event).cause(creating); got != DriverFailed {
+		t.Errorf("an unknown kind is %s", got)
 	}
 }
 

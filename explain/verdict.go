@@ -59,11 +59,13 @@ type Verdict struct {
 
 // DriverError is the error of a CSI call, as it stands in events and statuses.
 type DriverError struct {
-	Code      string `json:"code,omitempty"`      // of gRPC, e.g. ResourceExhausted
-	Action    string `json:"action,omitempty"`    // of ECS, e.g. CreateDisk
-	ECSCode   string `json:"ecsCode,omitempty"`   // e.g. OperationDenied.NoStock
-	RequestID string `json:"requestID,omitempty"` // of ECS, for a support ticket
-	Text      string `json:"text"`                // all of it, without the code
+	Kind      string   `json:"kind,omitempty"`      // of docs/errors.md, e.g. OUT_OF_STOCK, if an event says so
+	Code      string   `json:"code,omitempty"`      // of gRPC, e.g. ResourceExhausted
+	Action    string   `json:"action,omitempty"`    // of ECS, e.g. CreateDisk
+	ECSCode   string   `json:"ecsCode,omitempty"`   // e.g. OperationDenied.NoStock
+	RequestID string   `json:"requestID,omitempty"` // of ECS, for a support ticket
+	Zones     []string `json:"zones,omitempty"`     // those that had no disk, if an event says so
+	Text      string   `json:"text"`                // all of it, without the code
 }
 
 // Reason excludes nodes.

@@ -73,8 +73,9 @@ type Error struct {
 	Disk      ID         // the disk, if there is one
 	Instance  InstanceID // the instance, if there is one
 	Kind      Kind
-	RequestID string // ECS's request ID, for a support ticket
-	Err       error  // the cause, free of secrets
+	RequestID string   // ECS's request ID, for a support ticket
+	Zones     []string // OutOfStock: the zones that had no disk
+	Err       error    // the cause, free of secrets
 }
 
 // Errorf makes an Error with no more than a Kind and a text.

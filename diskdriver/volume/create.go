@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -318,19 +317,35 @@ func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk
 // to it. Only if none failed for want of stock would no other zone help.
 func noneLeft(o order, refusals []error) error {
 	if slices.ContainsFunc(refusals, func(err error) bool { return disk.KindOf(err) == disk.OutOfStock }) {
-		return &disk.Error{Kind: disk.OutOfStock, Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals))}
+		return &disk.Error{
+			Kind: disk.OutOfStock, Zones: o.zones(), Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals)),
+		}
 	}
 	return &disk.Error{Kind: disk.Unfit, Err: fmt.Errorf("no disk type of the class takes %s, in any zone: %w", o.spec.Settings(), joined(refusals))}
 }
 
-// joined puts errors into one line.
-func joined(errs []error) error {
-	words := make([]string, len(errs))
-	for i, err := range errs {
+// zones returns those of the plan.
+func (o order) zones() (zones []string) {
+	for _, try := range o.plan {
+		if try.Zone != "" && !slices.Contains(zones, string(try.Zone)) {
+			zones = append(zones, string(try.Zone))
+		}
+	}
+	return zones
+}
+
+// joined are errors in one line.
+type joined []error
+
+func (j joined) Error() string {
+	words := make([]string, len(j))
+	for i, err := range j {
 		words[i] = err.Error()
 	}
-	return errors.New(strings.Join(words, "; "))
+	return strings.Join(words, "; ")
 }
+
+func (j joined) Unwrap() []error { return j }
 
 // matches says whether a disk is the one asked for: a token or a name can bring
 // up one that is not.

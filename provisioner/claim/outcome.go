@@ -6,6 +6,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/topodisk/topodisk/internal/errorinfo"
+	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
 )
 
 // outcome says what the driver's answer means for the claim.
@@ -59,3 +63,20 @@ func outcomeOf(err error, sent, mayReschedule bool, added []codes.Code) outcome 
 func isPending(err error) bool       { return status.Code(err) == codes.Aborted }
 func isInvalid(err error) bool       { return status.Code(err) == codes.InvalidArgument }
 func isAnotherVolume(err error) bool { return status.Code(err) == codes.AlreadyExists }
+
+// infoOf returns what programs may read of a failure: the driver's word, or else what was found before it was asked.
+func infoOf(f *failure) errorinfo.Info {
+	if info, ok := errorinfo.Of(f.err); ok {
+		return info
+	}
+	if reason, ok := topology.ReasonOf(f.err); ok {
+		return errorinfo.Info{Kind: errorinfo.KindOf(reason.String())}
+	}
+	if from := watch.NotReadyObject(f.err); from.Resource == watch.VolumeSnapshots || from.Resource == watch.VolumeSnapshotContents {
+		return errorinfo.Info{Kind: errorinfo.SnapshotNotReady}
+	}
+	if f.kind == invalid {
+		return errorinfo.Info{Kind: errorinfo.Invalid}
+	}
+	return errorinfo.Info{}
+}

@@ -172,7 +172,8 @@ func (t *task) count(err error) {
 // exist.
 func (t *task) notify(f *failure) {
 	if t.isWanted() || t.request != nil {
-		t.event(t.claim, v1.EventTypeWarning, ReasonFailed, "failed to provision volume with StorageClass %q: %v", t.className(), f.err)
+		t.Events.AnnotatedEventf(t.claim, infoOf(f).Annotations(), v1.EventTypeWarning, ReasonFailed,
+			"failed to provision volume with StorageClass %q: %v", t.className(), f.err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/provisioner/internal/liveness"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -268,7 +269,8 @@ func (c *Controller) report(pv *v1.PersistentVolume, start time.Time, deleted bo
 	case errors.Is(err, ErrUnderWay) && c.queue.NumRequeues(pv.Name) < quietRetries:
 		return
 	case err != nil:
-		c.Events.Event(pv, v1.EventTypeWarning, reasonDeleteFailed, err.Error())
+		info, _ := errorinfo.Of(err)
+		c.Events.AnnotatedEventf(pv, info.Annotations(), v1.EventTypeWarning, reasonDeleteFailed, "%v", err)
 	}
 	if deleted || err != nil {
 		c.Observe(pv.Spec.StorageClassName, start, err)

@@ -56,11 +56,12 @@ var rules = map[string]rule{
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing",
 			module + "/diskdriver/params", module + "/internal/affinity", module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
 	},
-	"internal/escape": {},
-	"internal/shell":  {},
+	"internal/errorinfo": {allowed: []string{grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
+	"internal/escape":    {},
+	"internal/shell":     {},
 	"explain": {
-		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/internal/shell",
-			module + "/provisioner/request", module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/errorinfo", module + "/internal/podclaims",
+			module + "/internal/shell", module + "/provisioner/request", module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/fit": {
@@ -117,8 +118,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed: []string{module + "/diskdriver", module + "/internal/escape", module + "/internal/outofstock", module + "/internal/unused",
-			module + "/topology",
+		allowed: []string{module + "/diskdriver", module + "/internal/errorinfo", module + "/internal/escape", module + "/internal/outofstock",
+			module + "/internal/unused", module + "/topology",
 			csiSpec, csiLib + "/protosanitizer", grpc, "google.golang.org/genproto/googleapis/rpc/errdetails",
 			protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
@@ -184,8 +185,8 @@ var rules = map[string]rule{
 	},
 	"provisioner/claim": {
 		allowed: []string{module + "/internal/leader", module + "/internal/outofstock", module + "/internal/podclaims", module + "/internal/unused",
-			module + "/internal/escape", module + "/provisioner", module + "/topology", csiSpec, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api",
-			"k8s.io/apimachinery", "k8s.io/utils", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"},
+			module + "/internal/errorinfo", module + "/internal/escape", module + "/provisioner", module + "/topology", csiSpec, grpc, protobuf, prometheus,
+			klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"},
 		unreached: []string{module + "/explain", module + "/diskdriver", module + "/ecssim", module + "/provisioner/internal/provisionertest", ecsSDK},
 	},
 	"provisioner/lib6": {
@@ -220,7 +221,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
 	"provisioner/deletion": {
-		allowed: []string{module + "/internal/affinity", module + "/internal/unused", module + "/provisioner/internal/liveness",
+		allowed: []string{module + "/internal/affinity", module + "/internal/errorinfo", module + "/internal/unused", module + "/provisioner/internal/liveness",
 			module + "/provisioner/request", module + "/provisioner/watch", module + "/topology", csiSpec, grpc, klog, clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
