@@ -191,7 +191,7 @@ bench-lifecycle: build ## measure disk-driver through its socket, and write docs
 bench-accounts: build ## measure 20 disk-drivers that share an account, and write docs/benchmarks.md (eight minutes)
 	$(GO) run ./test/bench -what accounts -programs bin -write docs/benchmarks.md
 
-bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about two hours; ROWS=bursts,alone,deletion,defaults,steady,half,tenth,takeover,requirement,large,huge for some)
+bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (three quarters of an hour; ROWS=bursts,defaults,steady,namespaces,takeover,large,huge for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md
 
 bench-pods: ## measure how long Pods with disks take to start on real nodes, and write docs/benchmarks.md (root, three hours; ROWS=alone,crowd,drain,update,usual,kwok for some; DRIVER="program args" and NODE_DRIVER="program args" for another beside it)

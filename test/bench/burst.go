@@ -129,48 +129,15 @@ func perSecond(times []time.Time) float64 {
 }
 
 // saves returns when each PersistentVolume was saved, in their order.
-func saves(all []audit.Request, p provisioner) []time.Time { return successes(all, p, "create") }
-
-// successes returns when the provisioner's requests about PersistentVolumes succeeded, in their order.
-func successes(all []audit.Request, p provisioner, verb string) []time.Time {
+func saves(all []audit.Request, p provisioner) []time.Time {
 	var times []time.Time
 	for _, r := range all {
-		if r.Program() == p.name && r.Is(verb, "persistentvolumes") && r.Succeeded() {
+		if r.Program() == p.name && r.Is("create", "persistentvolumes") && r.Succeeded() {
 			times = append(times, r.Answered)
 		}
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return times
-}
-
-// alone is a single claim, of a provisioner without other work.
-func (e *environment) alone(ctx context.Context, _ scale, t *table) error {
-	var all [2]float64
-	for i, p := range e.both() {
-		class, err := e.addClass(ctx, waitForConsumer)
-		if err != nil {
-			return err
-		}
-		proc, err := e.start(p, unlimited...)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaims(ctx, class, 1, waitForConsumer)); err != nil {
-			return err
-		}
-		requests, _, err := e.watch(ctx, p, proc, 1, true)
-		e.StopProgram(proc, false)
-		if err != nil {
-			return err
-		}
-		t := count(requests, p.name)
-		all[i] = float64(t.writes + t.journal + t.events)
-		if err := e.clear(ctx, class); err != nil {
-			return err
-		}
-	}
-	t.bound("API writes for one claim alone, events and journal included", all[0], all[1], "", 3)
-	return nil
 }
 
 // median returns the median of values.

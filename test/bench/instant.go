@@ -17,13 +17,20 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Names of the driver that answers at once: where provisioners are measured, for csi-provisioner where both run at the same time, and
-// where Pods are measured.
+// Names of the driver that answers at once: where provisioners are measured, and where Pods are.
 const (
-	benchDriver    = "bench.csi.topodisk.io"
-	upstreamDriver = "upstream.bench.csi.topodisk.io"
-	podsDriver     = "instant.csi.topodisk.io"
+	benchDriver = "bench.csi.topodisk.io"
+	podsDriver  = "instant.csi.topodisk.io"
 )
+
+// Names of the drivers that take ECS's time, one for each provisioner.
+const (
+	ecsDriver         = "ecs.bench.csi.topodisk.io"
+	upstreamECSDriver = "ecs.upstream.bench.csi.topodisk.io"
+)
+
+// ecsTime is how long ECS takes to create a disk (ecssim's profile real).
+const ecsTime = 500 * time.Millisecond
 
 // instant is a CSI driver that answers at once: what is measured is what calls it.
 type instant struct {
@@ -32,9 +39,10 @@ type instant struct {
 	csi.UnimplementedNodeServer
 	name       string
 	attaches   bool
-	node, zone string // that it is the node plugin of
-	dir        string // of its volumes, on that node
-	paces      string // directory of paces, by claim; empty for none
+	node, zone string        // that it is the node plugin of
+	dir        string        // of its volumes, on that node
+	paces      string        // directory of paces, by claim; empty for none
+	creates    time.Duration // how long it takes to create a volume that has no pace
 }
 
 // pace is how long the driver waits for a volume instead of answering at once: for its creation, from the beginning of that until it
@@ -105,9 +113,9 @@ func (d instant) listen(socket string) (*grpc.Server, net.Listener, error) {
 	return server, listener, nil
 }
 
-// serveInstant serves the controller of a name in this process.
-func serveInstant(dir, name string) error {
-	server, listener, err := instant{name: name}.listen(socketIn(dir, name))
+// serveInstant serves the controller of a name in this process, which takes that time to create a volume.
+func serveInstant(dir, name string, creates time.Duration) error {
+	server, listener, err := instant{name: name, creates: creates}.listen(socketIn(dir, name))
 	if err != nil {
 		return err
 	}
@@ -160,6 +168,9 @@ func (d instant) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest) 
 		if err := sleepFor(ctx, p.Create); err != nil {
 			return nil, err
 		}
+	}
+	if err := sleepFor(ctx, d.creates); err != nil {
+		return nil, err
 	}
 	if preferred := in.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
 		volume.AccessibleTopology = preferred[:1]

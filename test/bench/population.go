@@ -19,6 +19,7 @@ import (
 
 const (
 	benchNamespace = "bench"
+	otherNamespace = "other"
 	classLabel     = "class" // of a claim, by which a run's are found again
 )
 
@@ -54,7 +55,7 @@ func (e *environment) addNodes(ctx context.Context, from, to int) error {
 	})
 }
 
-// nodeOf is a node as kubelet and driver register it. test/kube/upstream/requirement has the same.
+// nodeOf is a node as kubelet and driver register it.
 func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i), Labels: map[string]string{
 		zoneLabel: zoneNamed(i), corev1.LabelHostname: nodeNamed(i), corev1.LabelInstanceTypeStable: "ecs.g6.xlarge",
@@ -68,9 +69,9 @@ func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
 		Drivers: []storagev1.CSINodeDriver{{Name: benchDriver, NodeID: nodeNamed(i), TopologyKeys: []string{zoneLabel}}}}}
 }
 
-// addDriver starts one more driver that answers at once, which the first three nodes have.
-func (e *environment) addDriver(ctx context.Context, name string) error {
-	if err := serveInstant(e.Dir, name); err != nil {
+// addDriver starts one more driver, which the first three nodes have.
+func (e *environment) addDriver(ctx context.Context, name string, creates time.Duration) error {
+	if err := serveInstant(e.Dir, name, creates); err != nil {
 		return err
 	}
 	return each(3, func(i int) error {
@@ -94,6 +95,7 @@ func (e *environment) addClassOf(ctx context.Context, driver string, mode storag
 	e.classes++
 	class := lab.Class(fmt.Sprintf("bench-%d", e.classes), mode, nil)
 	class.Provisioner = driver
+	e.driverOf[class.Name] = driver
 	_, err := e.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
 	return class.Name, err
 }
@@ -112,15 +114,26 @@ func (e *environment) claim(class string, i int, mode storagev1.VolumeBindingMod
 func (e *environment) readyClaim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
 	claim := e.claim(class, i, mode)
 	for _, key := range []string{"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"} {
-		claim.Annotations[key] = benchDriver
+		claim.Annotations[key] = e.driverOf[class]
 	}
 	return claim
 }
 
 // addClaims makes n claims of a class that are ready, all at once.
 func (e *environment) addClaims(ctx context.Context, class string, n int, mode storagev1.VolumeBindingMode) error {
-	return each(n, func(i int) error {
-		_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, e.readyClaim(class, i, mode), metav1.CreateOptions{})
+	_, err := e.addClaimsIn(ctx, benchNamespace, class, n, mode)
+	return err
+}
+
+// addClaimsIn is addClaims for a namespace, and returns the claims.
+func (e *environment) addClaimsIn(
+	ctx context.Context, namespace, class string, n int, mode storagev1.VolumeBindingMode,
+) ([]*corev1.PersistentVolumeClaim, error) {
+	made := make([]*corev1.PersistentVolumeClaim, n)
+	return made, each(n, func(i int) (err error) {
+		claim := e.readyClaim(class, i, mode)
+		claim.Namespace = namespace
+		made[i], err = e.Client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -192,7 +205,7 @@ func (e *environment) clear(ctx context.Context, class string) error {
 		return err
 	}
 	return errors.Join(e.dropVolumes(ctx, volumes), e.Await(ctx, "the claims of class "+class+" are gone", waitLimit, func(ctx context.Context) (bool, error) {
-		claims, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).List(ctx, ofClass(class))
+		claims, err := e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, ofClass(class))
 		return err == nil && len(claims.Items) == 0, err
 	}))
 }
@@ -216,7 +229,11 @@ func ofClass(class string) metav1.ListOptions {
 
 // dropClaims deletes the claims of a class.
 func (e *environment) dropClaims(ctx context.Context, class string) error {
-	return e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, ofClass(class))
+	var all error
+	for _, namespace := range []string{benchNamespace, otherNamespace} {
+		all = errors.Join(all, e.Client.CoreV1().PersistentVolumeClaims(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, ofClass(class)))
+	}
+	return all
 }
 
 func (e *environment) volumesOf(ctx context.Context, class string) ([]corev1.PersistentVolume, error) {

@@ -23,18 +23,19 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, hugeRuns, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions int }
+type scale struct{ claims, runs, hugeRuns, rounds, steady, crowd, nodes, volumes, hugeNodes, hugeVolumes int }
 
 func (s *scale) flags() {
 	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
-	flag.IntVar(&s.runs, "runs", 9, "provisioner: runs of each program in the small cluster, of which the median counts")
-	flag.IntVar(&s.hugeRuns, "huge-runs", 5, "provisioner: the same in the huge cluster")
+	flag.IntVar(&s.runs, "runs", 5, "provisioner: runs of each program in the small cluster, of which the median counts")
+	flag.IntVar(&s.hugeRuns, "huge-runs", 2, "provisioner: the same in the huge cluster")
 	flag.IntVar(&s.rounds, "rounds", 3, "provisioner: the same for the rows that take long")
 	flag.IntVar(&s.nodes, "nodes", 5000, "provisioner: nodes of the large cluster")
 	flag.IntVar(&s.volumes, "volumes", 20000, "provisioner: volumes of the large cluster")
 	flag.IntVar(&s.hugeNodes, "huge-nodes", 15000, "provisioner: nodes of the huge cluster")
 	flag.IntVar(&s.hugeVolumes, "huge-volumes", 100000, "provisioner: volumes of the huge cluster")
-	flag.IntVar(&s.deletions, "deletions", 200, "provisioner: volumes deleted at once")
+	flag.IntVar(&s.steady, "steady", 300, "provisioner: claims of each program that come at an even rate")
+	flag.IntVar(&s.crowd, "other-claims", 10000, "provisioner: claims of one namespace beside ten of another")
 }
 
 const (
@@ -55,10 +56,8 @@ type group struct {
 // groups are all of them, in the order of the page. The large cluster comes after those on the same control plane, for it stays.
 func groups() []group {
 	return []group{
-		{name: "bursts", of: (*environment).bursts}, {name: "alone", of: (*environment).alone}, {name: "deletion", of: (*environment).deleting},
-		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady},
-		{name: "half", of: (*environment).half}, {name: "tenth", of: (*environment).tenth},
-		{name: "takeover", of: (*environment).takeovers}, {name: "requirement", of: (*environment).requirement},
+		{name: "bursts", of: (*environment).bursts}, {name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady},
+		{name: "namespaces", of: (*environment).namespaces}, {name: "takeover", of: (*environment).takeovers},
 		{name: "large", of: (*environment).large}, {name: "huge", of: (*environment).huge, unbound: true},
 	}
 }
@@ -146,12 +145,11 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 		return nil, err
 	}
 	e := &environment{
-		Lab:      l,
+		Lab: l, driverOf: map[string]string{},
 		ours:     provisioner{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
 		upstream: provisioner{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
-		decision: filepath.Join(sidecars, "requirement"),
 	}
-	err = serveInstant(l.Dir, benchDriver)
+	err = serveInstant(l.Dir, benchDriver, 0)
 	if err == nil {
 		l.Client, err = unlimitedClient(l.Kubeconfig)
 	}
@@ -159,10 +157,12 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 		e.audit, err = audit.Open(l.AuditLog())
 	}
 	if err == nil {
-		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), e.addNodes(ctx, 0, 3))
+		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), l.MakeNamespace(ctx, otherNamespace), e.addNodes(ctx, 0, 3))
 	}
-	if err == nil {
-		err = e.addDriver(ctx, upstreamDriver)
+	for _, name := range []string{ecsDriver, upstreamECSDriver} {
+		if err == nil {
+			err = e.addDriver(ctx, name, ecsTime)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Stop())

@@ -24,9 +24,9 @@ type provisioner struct {
 type environment struct {
 	*lab.Lab
 	ours, upstream provisioner
-	decision       string // the program that times upstream's requirement
 	audit          *audit.Log
 	classes        int
+	driverOf       map[string]string // by class
 	runs           int
 }
 
@@ -66,10 +66,6 @@ func (e *environment) run(name, path string, args []string) (*process.Process, e
 
 // unlimited are flags under which the client's own limit plays no part.
 var unlimited = []string{"--kube-api-qps=100000", "--kube-api-burst=100000"}
-
-func limited(qps int) []string {
-	return []string{fmt.Sprintf("--kube-api-qps=%d", qps), fmt.Sprintf("--kube-api-burst=%d", 2*qps)}
-}
 
 // memoryOf is a program's resident memory in bytes: VmRSS as it is, or VmHWM at its peak.
 func memoryOf(p *process.Process, name string) (int64, error) {

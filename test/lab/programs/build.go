@@ -263,13 +263,12 @@ func BuildHelm(ctx context.Context, root string, out *os.File) (string, error) {
 // BuiltHelm returns where BuildHelm puts helm.
 func BuiltHelm(root string) string { return filepath.Join(root, ".build", "helm", "helm") }
 
-// BuildUpstream builds upstream's csi-provisioner, which topodisk's is measured against, and the program that times its
-// requirement from the module test/kube/upstream, and returns their directory. The Go build cache makes all but the
-// first time quick.
+// BuildUpstream builds upstream's csi-provisioner, which topodisk's is measured against, from the module test/kube/upstream, and
+// returns its directory. The Go build cache makes all but the first time quick.
 func BuildUpstream(ctx context.Context, root string, out *os.File) (string, error) {
 	dir := filepath.Join(root, ".build", "upstream")
 	build := goBuild{dir: filepath.Join(root, "test", "kube", "upstream"), into: dir, title: "csi-provisioner", out: out,
-		packages: []string{"github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner", "./requirement"}, ldflags: "-s -w"}
+		packages: []string{"github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"}, ldflags: "-s -w"}
 	return dir, build.run(ctx)
 }
 
