@@ -40,7 +40,7 @@ build-plugin: ## build kubectl-topodisk for Linux and macOS and ARCHITECTURES in
 test: ## run the tests (of PACKAGES, ./...): no cluster, a few minutes; what the machine can't run is skipped, and the last line says why
 	@GO=$(GO) $(GO) run ./test/run $(PACKAGES)
 
-test-fresh: ## run make test of packages that start programs as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
+test-fresh: ## run make test of packages that ask what the machine has as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
 	@$(GO) run ./test/fresh
 
 test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, both generations of the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
@@ -61,10 +61,10 @@ cloud-check: ## ask the real ECS whether it does what the simulator does; says f
 	@.build/run/cloudcheck $(if $(CLEAN),-clean,$(if $(YES),-yes))
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built at the first run)
-	$< run ./...
-	cd test/chart && $< run ./...
-	cd test/release && $< run ./...
-	cd test/foreign/gosdk2 && $< run ./...
+	$< run --allow-parallel-runners ./...
+	cd test/chart && $< run --allow-parallel-runners ./...
+	cd test/release && $< run --allow-parallel-runners ./...
+	cd test/foreign/gosdk2 && $< run --allow-parallel-runners ./...
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT): about two minutes, once"
@@ -120,9 +120,9 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) test -tags e2e -count 1 -timeout 40m -short $(E2E)
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 
-e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, an upgrade, dead nodes, crowds (root, ten minutes)
+e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, an upgrade, dead nodes, crowds; QUICK=1 with a smaller crowd (root, ten minutes)
 	$(GO) run ./test/build nodes
-	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
+	$(GO) test -tags e2enodes -count 1 -timeout 30m $(if $(QUICK),-short) -parallel 8 -v ./test/nodes
 
 e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)
 	$(GO) run ./test/build karpenter
@@ -142,7 +142,7 @@ soak: ## run the installed chart for HOURS (2; 0.2 for a trial) on real nodes un
 	@mkdir -p .build/run && $(GO) build -o .build/run/soak ./test/soak
 	@.build/run/soak run -hours '$(HOURS)' -write
 
-e2e-versions: ## run SUITES (demo, end-to-end tests and the quick tests of storage) on each Kubernetes of KUBE (1.33,1.34,1.35,1.36,1.37; ci: one that is not the default, by the commit), and write docs/compatibility.md (root; 25 minutes each, and 10 to build it)
+e2e-versions: ## run SUITES (demo, end-to-end tests and the quick tests of storage) on each Kubernetes of KUBE (1.33,1.34,1.35,1.36,1.37; ci: 1.33 alone, and the page stays), and write docs/compatibility.md (root; 25 minutes each, and 10 to build it)
 	@mkdir -p .build/run && $(GO) build -o .build/run/versions ./test/versions
 	@.build/run/versions -kube '$(KUBE)' -suites '$(SUITES)'
 

@@ -51,7 +51,7 @@ func TestAnUnstageEndsTheCheckOfADisk(t *testing.T) {
 	r, m := newRigWithDisk(t)
 	r.server.blanks.Rate = 1 << 20
 	v := r.volume(m, usedBefore)
-	ctx, cancel := context.WithTimeout(t.Context(), margin+100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), margin+2*time.Second)
 	defer cancel()
 	_, err := r.server.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
 		VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, StagingTargetPath: v.staging, VolumeCapability: v.capability,

@@ -2,6 +2,7 @@
 // (.build/run/demo). The first time it takes about ten minutes on two cores and says how far it is. Names are what else it builds:
 //
 //	build nodes karpenter helm csi-provisioner
+//	build oldest                                  the programs of the oldest Kubernetes
 package main
 
 import (
@@ -17,6 +18,10 @@ import (
 var also = map[string]func(ctx context.Context, root string) error{
 	"nodes": func(ctx context.Context, root string) error {
 		_, err := programs.Default.BuildNodes(ctx, root, os.Stdout)
+		return err
+	},
+	"oldest": func(ctx context.Context, root string) error {
+		_, err := programs.Versions[0].Build(ctx, root, os.Stdout)
 		return err
 	},
 	"karpenter": func(ctx context.Context, root string) error { return programs.BuildExplain(ctx, root, os.Stdout) },
@@ -36,7 +41,7 @@ func build(ctx context.Context, root string) (int, error) {
 	names := os.Args[1:]
 	for _, name := range names {
 		if also[name] == nil {
-			return 2, fmt.Errorf("%q is nothing that is built; allowed are nodes, karpenter, helm and csi-provisioner", name)
+			return 2, fmt.Errorf("%q is nothing that is built; allowed are nodes, karpenter, helm, csi-provisioner and oldest", name)
 		}
 	}
 	if _, err := programs.Default.Build(ctx, root, os.Stdout); err != nil {

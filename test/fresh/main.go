@@ -1,6 +1,6 @@
 // Fresh runs `make test` as on a fresh Debian: the programs that can be found are those of the packages that every Debian
 // has, and Go, git and make. It fails if the tests do, or if their last line doesn't say what was missing. It runs the tests
-// of packages that start programs, for those of others are the same on every machine.
+// of packages that ask what the machine has (test/need), for those of others are the same on every machine.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(ctx context.Context) error {
 	if err := link(dir); err != nil {
 		return err
 	}
-	packages, err := startingPrograms(ctx)
+	packages, err := askingTheMachine(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// startingPrograms returns the packages that start programs, or ask what the machine has, in their tests or else.
-func startingPrograms(ctx context.Context) (packages []string, err error) {
+// askingTheMachine returns the packages that ask what the machine has, in their tests or else.
+func askingTheMachine(ctx context.Context) (packages []string, err error) {
 	const format = "{{.ImportPath}} {{join .Imports ` `}} {{join .TestImports ` `}} {{join .XTestImports ` `}}"
 	list, err := exec.CommandContext(ctx, "go", "list", "-f", format, "./...").Output()
 	if err != nil {
@@ -68,7 +68,7 @@ func startingPrograms(ctx context.Context) (packages []string, err error) {
 	}
 	for line := range strings.Lines(string(list)) {
 		name, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return i == "os/exec" || strings.HasSuffix(i, "/test/need") }) {
+		if slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return strings.HasSuffix(i, "/test/need") }) {
 			packages = append(packages, name)
 		}
 	}

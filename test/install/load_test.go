@@ -29,6 +29,7 @@ type load struct {
 	mu      sync.Mutex
 	claims  int
 	slowest time.Duration
+	name    string // of the slowest
 	failed  error
 }
 
@@ -57,10 +58,13 @@ func (s *scene) startLoad() *load {
 func (l *load) repeat(ctx context.Context, line string, turn func(context.Context, string) error) {
 	for n := 0; ctx.Err() == nil; n++ {
 		begin := time.Now()
-		err := turn(l.scene.Context(), fmt.Sprintf("%s-%d", line, n))
+		name := fmt.Sprintf("%s-%d", line, n)
+		err := turn(l.scene.Context(), name)
 		l.mu.Lock()
 		l.claims++
-		l.slowest = max(l.slowest, time.Since(begin))
+		if took := time.Since(begin); took > l.slowest {
+			l.slowest, l.name = took, name
+		}
 		l.failed = errors.Join(l.failed, err)
 		l.mu.Unlock()
 		if err != nil {
@@ -118,6 +122,9 @@ func (l *load) end() {
 	l.lines.Wait()
 	s.Must(l.failed)
 	s.Logf("%d claims in %.1f s, the slowest %.1f s from its beginning to its end", l.claims, time.Since(l.begins).Seconds(), l.slowest.Seconds())
+	if l.slowest > time.Minute {
+		s.Logf("what the slowest claim and its Pod were told:\n%s", s.kubectl("get events --sort-by=.metadata.creationTimestamp --field-selector=involvedObject.name="+l.name))
+	}
 	s.WaitFor("no disk of the load is left", late, s.hasOnlyNotes)
 	events, err := s.Client.CoreV1().Events(namespace).List(s.Context(), metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
 	s.Must(err)

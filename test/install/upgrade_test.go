@@ -66,7 +66,7 @@ func (s *scene) beginDisks(name string) (claims []string) {
 	}
 	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{
 		Action: "CreateDisk", Params: map[string]string{"Size": fmt.Sprintf("^%d$", begunSize)}, Count: len(claims),
-		Do: ecssim.FaultDelay, DelayAfter: 20 * time.Second,
+		Do: ecssim.FaultDelay, DelayAfter: 45 * time.Second,
 	}))
 	for _, claim := range claims {
 		s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, claim, "load", fmt.Sprintf("%dGi", begunSize))))

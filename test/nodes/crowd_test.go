@@ -24,7 +24,10 @@ func TestTwoHundredTimesThereAndBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	class := s.essd("ext4")
-	const side, rounds = 10, 20
+	side, rounds := 10, 20 // disks, and how often each moves
+	if testing.Short() {
+		rounds = 5
+	}
 	begin := time.Now()
 	var crowd sync.WaitGroup
 	failed := make([]error, side)

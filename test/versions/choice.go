@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -12,13 +10,13 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// inCI stands for one version that is not the default, on which every other test runs.
+// inCI stands for the oldest version: every other test runs on the newest. The results are not kept.
 const inCI = "ci"
 
 // choose returns the versions that a text names, in their order.
-func choose(text, commit string) ([]programs.Version, error) {
+func choose(text string) ([]programs.Version, error) {
 	if text == inCI {
-		return chooseForCI(commit)
+		return programs.Versions[:1], nil
 	}
 	var chosen []programs.Version
 	for word := range strings.SplitSeq(text, ",") {
@@ -33,35 +31,18 @@ func choose(text, commit string) ([]programs.Version, error) {
 	return chosen, nil
 }
 
-// chooseForCI returns one of the versions that are not the default, by the commit's hash.
-func chooseForCI(commit string) ([]programs.Version, error) {
-	hash, err := hex.DecodeString(commit)
-	if err != nil || len(hash) < 8 {
-		return nil, fmt.Errorf("commit %q is no hash", commit)
-	}
-	others := slices.DeleteFunc(slices.Clone(programs.Versions), func(v programs.Version) bool { return v == programs.Default })
-	return []programs.Version{others[binary.BigEndian.Uint64(hash)%uint64(len(others))]}, nil
-}
-
-// commit is what is tested.
-type commit struct {
-	hash string
-	name string // short, and marked where files differ from it
-}
-
-// readCommit reads it before the results, which are a part of the source, change.
-func readCommit(ctx context.Context, root string) (c commit, err error) {
-	if c.hash, err = git(ctx, root, "rev-parse", "HEAD"); err != nil {
-		return c, err
-	}
-	if c.name, err = git(ctx, root, "rev-parse", "--short", "HEAD"); err != nil {
-		return c, err
+// readCommit returns the commit that is tested, short and marked where files differ from it. It is read before the results, which are a
+// part of the source, change.
+func readCommit(ctx context.Context, root string) (string, error) {
+	commit, err := git(ctx, root, "rev-parse", "--short", "HEAD")
+	if err != nil {
+		return "", err
 	}
 	changed, err := git(ctx, root, "status", "--porcelain", "--", ".", ":!"+resultsPath, ":!"+pagePath)
 	if changed != "" {
-		c.name += "-dirty"
+		commit += "-dirty"
 	}
-	return c, err
+	return commit, err
 }
 
 func git(ctx context.Context, root string, args ...string) (string, error) {

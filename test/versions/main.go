@@ -2,7 +2,7 @@
 // part of Kubernetes' own tests of storage. It needs root, as real nodes do.
 //
 //	versions -kube 1.33,1.37 [-suites demo,e2e,storage]     and keeps the results, of which docs/compatibility.md is made
-//	versions -kube ci                                       one that is not the default, which the commit decides
+//	versions -kube ci                                       the oldest, and keeps nothing
 //	versions -page                                          only writes the page
 package main
 
@@ -50,7 +50,7 @@ func run(ctx context.Context, kube, which string, page bool) error {
 	if err != nil {
 		return err
 	}
-	versions, err := choose(kube, commit.hash)
+	versions, err := choose(kube)
 	if err != nil {
 		return err
 	}

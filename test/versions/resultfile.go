@@ -43,7 +43,7 @@ func readResults(root string) (results, error) {
 }
 
 // save replaces the result of a suite on a version.
-func save(ctx context.Context, root string, v programs.Version, s suite, c commit, got outcome) error {
+func save(ctx context.Context, root string, v programs.Version, s suite, commit string, got outcome) error {
 	all, err := readResults(root)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func save(ctx context.Context, root string, v programs.Version, s suite, c commi
 		all[v] = map[string]saved{}
 	}
 	got.Minutes = float64(int(got.Minutes*10)) / 10
-	all[v][s.name] = saved{outcome: got, Kubernetes: release, Commit: c.name, Date: time.Now().UTC().Format(time.DateOnly), Machine: thisMachine(ctx, root, v)}
+	all[v][s.name] = saved{outcome: got, Kubernetes: release, Commit: commit, Date: time.Now().UTC().Format(time.DateOnly), Machine: thisMachine(ctx, root, v)}
 	data, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
 		return err
