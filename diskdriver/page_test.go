@@ -43,7 +43,7 @@ request ID for a support ticket. [ecs-codes.md](ecs-codes.md) has the kind of ev
 ## For programs
 
 The words of a message may change. The kind stands in a detail ` + "`google.rpc.ErrorInfo`" + ` of the gRPC status, of the domain
-` + "`topodisk`, and disk-provisioner annotates its events `ProvisioningFailed` and `VolumeFailedDelete`" + ` with it.
+` + "`topodisk`, and disk-provisioner annotates its events `ProvisioningFailed`, `VolumeFailedDelete` and `CapacityUnknown`" + ` with it.
 
 | Annotation | In the detail | Content |
 |---|---|---|

@@ -144,7 +144,7 @@ func (e DriverError) refusesKeys() bool {
 		"Forbidden.AccessKeyDisabled", "InvalidTimeStamp", "IllegalTimestamp")
 }
 
-// kinds are the causes of Kinds (docs/errors.md, package topology).
+// kinds are the causes of the Kinds that say one (docs/errors.md, package topology).
 var kinds = map[string]Cause{
 	"UNAUTHENTICATED": CredentialsRefused, "DENIED": PermissionDenied, "THROTTLED": CallsThrottled, "QUOTA": QuotaReached,
 	"OUT_OF_STOCK": ZoneSoldOut, errorinfo.Invalid: ParameterRefused, "OUT_OF_RANGE": ParameterRefused, "UNFIT": ParameterRefused,
@@ -153,8 +153,8 @@ var kinds = map[string]Cause{
 
 // cause returns what an error says of the cause, and DriverFailed if it says no more than that.
 func (e DriverError) cause(c call) Cause {
-	if e.Kind != "" {
-		return causeOf(e.Kind, c)
+	if cause, decided := e.causeOfKind(c); decided {
+		return cause
 	}
 	for _, m := range meanings {
 		if m.holds(e, c) {
@@ -164,13 +164,17 @@ func (e DriverError) cause(c call) Cause {
 	return DriverFailed
 }
 
-// causeOf returns the cause of a Kind.
-func causeOf(kind string, c call) Cause {
-	cause, known := kinds[kind]
-	if !known || c != creating && (cause == ZoneSoldOut || cause == ParameterRefused) {
-		return DriverFailed
+// causeOfKind returns the cause that the Kind says, and whether it says one: of what is pending or blocked, ECS's code and the text say more,
+// and a refusal for want of stock that no zone has given is about the node's disk types.
+func (e DriverError) causeOfKind(c call) (cause Cause, decided bool) {
+	cause, decided = kinds[e.Kind]
+	switch {
+	case cause == ZoneSoldOut && len(e.Zones) == 0:
+		return "", false
+	case c != creating && (cause == ZoneSoldOut || cause == ParameterRefused):
+		return DriverFailed, true
 	}
-	return cause
+	return cause, decided
 }
 
 // isPending says whether the driver says that the operation goes on.
@@ -193,10 +197,10 @@ var soldOut = regexp.MustCompile(`\b(cloud\w*)(?: PL\d)? of \d+ GiB in ([\w-]+):
 
 // soldOut returns the zones that had no disk to give.
 func (e DriverError) soldOut() []string {
-	zones := slices.Clone(e.Zones)
-	if e.Kind != "" {
-		return zones
+	if len(e.Zones) > 0 {
+		return e.Zones
 	}
+	var zones []string
 	for _, m := range soldOut.FindAllStringSubmatch(e.Text, -1) {
 		if !slices.Contains(zones, m[2]) {
 			zones = append(zones, m[2])

@@ -90,7 +90,7 @@ func TestCodesOfECS(t *testing.T) {
 		if seen[kind] == 0 {
 			t.Errorf("no code has kind %s", kind)
 		}
-		e := DriverError{Kind: errorinfo.KindOf(capital.ReplaceAllString(kind, "$1 $2"))}
+		e := DriverError{Kind: errorinfo.KindOf(capital.ReplaceAllString(kind, "$1 $2")), Zones: []string{"cn-a"}}
 		if got := e.cause(want.call); want.call == creating && got != want.cause {
 			t.Errorf("an event of the kind %s is %s, want %s", e.Kind, got, want.cause)
 		}
@@ -109,9 +109,28 @@ func TestAnnotationsOfEvents(t *testing.T) {
 	if e.cause(creating) != ZoneSoldOut || e.cause(deleting) != DriverFailed || e.ECSCode != "OperationDenied.NoStock" || e.RequestID != "R-1" || !slices.Equal(e.soldOut(), []string{"cn-a"}) {
 		t.Errorf("the annotations say %+v", e)
 	}
-	event.Annotations = errorinfo.Info{Kind: "NEW_KIND"}.Annotations()
-	if got := errorIn(event).cause(creating); got != DriverFailed {
-		t.Errorf("an unknown kind is %s", got)
+}
+
+// Where the Kind of an event says no cause, what a program writes beside it does.
+func TestKindsWithoutACause(t *testing.T) {
+	for _, test := range []struct {
+		kind, text string
+		want       Cause
+	}{
+		{"PENDING", "rpc error: code = Aborted desc = it may have been made before, and looking for it needs a permission that the credentials lack: DescribeDisks: Forbidden.RAM: no", PermissionDenied},
+		{"OUT_OF_STOCK", "rpc error: code = ResourceExhausted desc = the node takes none of the disk types: cloud_essd (its labels node.csi.alibabacloud.com/disktype.* say what it takes)", DiskTypeNotTaken},
+		{"OUT_OF_STOCK", "rpc error: code = ResourceExhausted desc = no zone and disk type allowed has a disk to give: cloud_regional_disk_auto of 20 GiB: CreateDisk: OperationDenied.NoStock: no", ZoneSoldOut},
+		{"PENDING", "rpc error: code = Aborted desc = snapshot s-1 can't be used yet: it is accomplished to 10 %", SnapshotNotReady},
+		{"NODE_NOT_ALLOWED", `node "n1": it is in zone "a" and outside of the class's allowedTopologies: zone in [b]`, ParameterRefused},
+		{"UNREACHABLE", "rpc error: code = Unavailable desc = dial tcp: no route to host", DriverFailed},
+		{"NEW_KIND", "rpc error: code = PermissionDenied desc = no", PermissionDenied},
+	} {
+		text := `failed to provision volume with StorageClass "fast": ` + test.text
+		annotated := &corev1.Event{Message: text}
+		annotated.Annotations = errorinfo.Info{Kind: test.kind}.Annotations()
+		if got := errorIn(annotated).cause(creating); got != test.want || readError(text).cause(creating) != test.want {
+			t.Errorf("%s, %s is %s, and by its text %s; want %s", test.kind, test.text, got, readError(text).cause(creating), test.want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/lru"
 
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/escape"
 )
 
@@ -123,6 +124,8 @@ var requestIDs = regexp.MustCompile(` \(request ID [\w-]+\)`)
 // capacityUnknown says on the CSIDriver that the driver doesn't say how much there is.
 func (c *Controller) capacityUnknown(err error) {
 	driver := &v1.ObjectReference{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "CSIDriver", Name: c.config.DriverName}
-	c.events.Eventf(driver, v1.EventTypeWarning, reasonCapacity,
+	info, _ := errorinfo.Of(err)
+	info.RequestID = ""
+	c.events.AnnotatedEventf(driver, info.Annotations(), v1.EventTypeWarning, reasonCapacity,
 		"How much storage there is is not known, and the CSIStorageCapacity objects stay as they are: %s", requestIDs.ReplaceAllString(err.Error(), ""))
 }
