@@ -45,7 +45,11 @@ var fields = []field{
 	{"requestId", "topodisk.io/ecs-request-id", func(i Info) string { return i.RequestID }, func(i *Info, v string) { i.RequestID = v }},
 	{
 		"zones", "topodisk.io/zones", func(i Info) string { return strings.Join(i.Zones, ",") },
-		func(i *Info, v string) { i.Zones = strings.FieldsFunc(v, func(r rune) bool { return r == ',' }) },
+		func(i *Info, v string) {
+			if v != "" {
+				i.Zones = strings.Split(v, ",")
+			}
+		},
 	},
 }
 

@@ -238,8 +238,8 @@ var rules = map[string]rule{
 	},
 	"provisioner": {
 		allowed: []string{module + "/internal/audit", module + "/internal/errorinfo", module + "/internal/escape", module + "/internal/leader",
-			module + "/internal/sleep", module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api",
-			"k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
+			module + "/internal/sleep", module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", module + "/explain", module + "/provisioner/internal/provisionertest", ecsSDK},
 	},
 	"diskdriver/node": {
