@@ -76,12 +76,13 @@ func poll(ctx context.Context, longest time.Duration, look func() (done bool, er
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		if done, err := look(); done || !time.Now().Before(limit) {
+		done, err := look()
+		if done || !time.Now().Before(limit) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return err
 		case <-tick.C:
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
@@ -58,15 +59,40 @@ func (s *scene) isUpgradedUnderLoad() {
 // begunSize is the size in GiB of the disks that beginDisks has made.
 const begunSize = 37
 
-// beginDisks makes claims, and returns when ECS has made their disks and the driver has yet to hear of it.
-func (s *scene) beginDisks(name string) (claims []string) {
+// answerHeldBack is how long the driver waits for ECS's answers then: less than the 36 s after which it tells the claim that it
+// got none.
+const answerHeldBack = 30 * time.Second
+
+// beginDisks makes claims, and returns when ECS has made their disks and the driver has yet to hear of it. Where the machine
+// needs so long for the last of them that the first is bound by then, it begins again with others.
+func (s *scene) beginDisks(name string) []string {
+	s.Helper()
+	for n := range 5 {
+		claims := s.makeBegunClaims(fmt.Sprintf("%s-%d", name, n))
+		all, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).List(s.Context(), metav1.ListOptions{})
+		s.Must(err)
+		bound := slices.IndexFunc(all.Items, func(c corev1.PersistentVolumeClaim) bool {
+			return c.Spec.VolumeName != "" && slices.Contains(claims, c.Name)
+		})
+		if bound < 0 {
+			return claims
+		}
+		s.Logf("claim %s was bound before the disks of all were made", all.Items[bound].Name)
+		s.finishDisks(claims)
+	}
+	s.Fatal("no disks were all made before a claim was bound")
+	return nil
+}
+
+// makeBegunClaims makes claims, and returns when ECS has made their disks, whose answers it holds back.
+func (s *scene) makeBegunClaims(name string) (claims []string) {
 	s.Helper()
 	for n := range 8 {
 		claims = append(claims, fmt.Sprintf("%s-%d", name, n))
 	}
 	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{
 		Action: "CreateDisk", Params: map[string]string{"Size": fmt.Sprintf("^%d$", begunSize)}, Count: len(claims),
-		Do: ecssim.FaultDelay, DelayAfter: 45 * time.Second,
+		Do: ecssim.FaultDelay, DelayAfter: answerHeldBack,
 	}))
 	for _, claim := range claims {
 		s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, claim, "load", fmt.Sprintf("%dGi", begunSize))))
@@ -75,11 +101,6 @@ func (s *scene) beginDisks(name string) (claims []string) {
 		disks, err := s.begunDisks(ctx)
 		return len(disks) >= len(claims), err
 	})
-	for _, claim := range claims {
-		if volume := s.volumeOf(claim); volume != "" {
-			s.Errorf("claim %s has volume %s already", claim, volume)
-		}
-	}
 	return claims
 }
 

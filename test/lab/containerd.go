@@ -53,9 +53,9 @@ func (n *RealNode) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: install Debian's packages containerd, runc, containernetworking-plugins and busybox-static", err)
 	}
-	var env []string
+	env := []string{process.RareGC}
 	if built := n.lab.opts.Programs.Containerd; built != "" {
-		path, env = filepath.Join(built, "containerd"), []string{"PATH=" + built + ":" + os.Getenv("PATH")} // where its shim is found first
+		path, env = filepath.Join(built, "containerd"), append(env, "PATH="+built+":"+os.Getenv("PATH")) // where its shim is found first
 	}
 	if err := n.startWith(env, Containerd, path, "--config="+config); err != nil {
 		return err

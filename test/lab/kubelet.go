@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -57,7 +58,7 @@ func (n *RealNode) startKubelet(context.Context) error {
 		return err
 	}
 	labels := fmt.Sprintf("%s=%s,%s=%s,node.kubernetes.io/instance-type=%s", topology.WellKnownZoneKey, n.Zone, topology.RegionKey, n.Region, n.Type)
-	return n.start(Kubelet, filepath.Join(n.lab.opts.Programs.Kubelet, "kubelet"), "--config="+config, "--kubeconfig="+kubeconfig,
+	return n.startWith([]string{process.RareGC}, Kubelet, filepath.Join(n.lab.opts.Programs.Kubelet, "kubelet"), "--config="+config, "--kubeconfig="+kubeconfig,
 		"--root-dir="+kubeletDir, "--cert-dir="+kubeletDir+"/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
 		"--node-labels="+labels, "--v=2")
 }

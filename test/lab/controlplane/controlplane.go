@@ -127,7 +127,7 @@ func localURL(port int, page string) string {
 
 func (p *Plane) startEtcd(ctx context.Context) error {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
-	proc, err := p.Group.Start(process.Command{Name: "etcd", Path: filepath.Join(p.Etcd, "etcd"), Args: []string{
+	proc, err := p.Group.Start(process.Command{Name: "etcd", Path: filepath.Join(p.Etcd, "etcd"), Env: []string{process.RareGC}, Args: []string{
 		"--name=lab", "--data-dir=" + filepath.Join(p.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8000000000",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=lab=" + peer}})
@@ -302,5 +302,5 @@ func (p *Plane) serving(kubeconfig string, port int) []string {
 }
 
 func (p *Plane) start(name string, args ...string) (*process.Process, error) {
-	return p.Group.Start(process.Command{Name: name, Path: filepath.Join(p.Kube, name), Args: args})
+	return p.Group.Start(process.Command{Name: name, Path: filepath.Join(p.Kube, name), Args: args, Env: []string{process.RareGC}})
 }

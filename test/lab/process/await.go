@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -17,12 +18,22 @@ import (
 // StartLimit is how long one program may take to become ready. On a loaded machine of two cores it takes a tenth of it.
 const StartLimit = 60 * time.Second
 
+// The first and the longest pause between two looks of Await: the longer something takes, the rarer they are, for looking at an
+// API server costs the programs that are waited for their processor.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
 // Await polls until check reports true. An error of check does not end the wait; the last one is part of the error at the limit.
 // A program that ends by itself ends the wait at once, with the end of its log.
 func (g *Group) Await(ctx context.Context, what string, limit time.Duration, check func(context.Context) (bool, error)) error {
 	begin := time.Now()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	pauses := wait.Backoff{Duration: firstPause, Factor: 1.1, Steps: math.MaxInt, Cap: longestPause}
+	err := pauses.DelayFunc().Until(limited, true, true, func(ctx context.Context) (bool, error) {
 		ok, err := check(ctx)
 		if ok && err == nil {
 			return true, nil

@@ -62,6 +62,9 @@ type Command struct {
 	Namespaces uintptr
 }
 
+// RareGC is in the environment of Kubernetes' own programs: a machine with labs has memory to spare, and no processors.
+const RareGC = "GOGC=400"
+
 // exec is what is to be executed: the program, in the namespaces of its node.
 func (c Command) exec() *exec.Cmd {
 	if c.Node == 0 {
