@@ -19,7 +19,7 @@ type erasedJournal struct {
 
 func (j *erasedJournal) Delete(key string) { j.keys = append(j.keys, key) }
 
-// P14: the claim is gone, whether the cache shows that or not yet, and somebody else's PersistentVolume has the name of its disk.
+// P14: the claim is gone, which the cache shows while its PersistentVolume is saved or afterwards, and somebody else's PersistentVolume has the name of its disk.
 func TestAnAttemptEndsIfItsNameIsTaken(t *testing.T) {
 	foreign := func(change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
 		return testVolume("d-bp1", append([]func(*v1.PersistentVolume){func(pv *v1.PersistentVolume) {
@@ -50,7 +50,7 @@ func TestAnAttemptEndsIfItsNameIsTaken(t *testing.T) {
 			}
 			caption := name
 			if seen {
-				caption += ", as the cache shows"
+				caption += ", as the cache shows meanwhile"
 			}
 			t.Run(caption, func(t *testing.T) {
 				live := []runtime.Object{test.foreign}
@@ -60,18 +60,25 @@ func TestAnAttemptEndsIfItsNameIsTaken(t *testing.T) {
 				b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, live...)
 				erased := &erasedJournal{}
 				b.Journal = erased
+				goes := func() {
+					if must(t, b.Claims.Delete(testClaim())); test.claim != nil {
+						must(t, b.Claims.Add(test.claim))
+					}
+				}
 				b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
-					switch {
-					case !seen:
-					case test.claim == nil:
-						must(t, b.Claims.Delete(testClaim()))
-					default:
-						must(t, b.Claims.Update(test.claim))
+					if seen {
+						goes()
 					}
 					return false, nil, nil
 				})
-				if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil {
-					t.Fatal("no error")
+				_, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+				if !seen && (err == nil || b.open() != 1) {
+					t.Fatalf("%v; %d volumes are under way, want an error and 1", err, b.open())
+				}
+				if isGone && !seen {
+					goes()
+					b.ClaimGone(testClaim())
+					_, _, _ = b.attempt(t.Context(), "0f1e")
 				}
 				if all := b.open(); (all == 0) != test.ends || slices.Equal(erased.keys, []string{"0f1e"}) != test.ends {
 					t.Errorf("%d volumes are under way, the journal has lost %q", all, erased.keys)

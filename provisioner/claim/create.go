@@ -116,7 +116,7 @@ func (t *task) checkStock(asked *request.Request, refusal error) error {
 	}
 	t.metrics.skipped.Inc()
 	if errors.As(refusal, &before) && before.OfClaim {
-		return &failure{kind: returns, err: refusal}
+		return &failure{kind: reschedules, err: refusal}
 	}
 	return t.outOfStock(asked, refusal)
 }
@@ -256,7 +256,7 @@ func (t *task) refused(err error, called time.Time) error {
 	case meaning == otherNode && noStock:
 		return t.outOfStock(asked, f.err)
 	case meaning == otherNode:
-		f.kind = returns
+		f.kind = reschedules
 	case isInvalid(err):
 		f.kind, f.wait = invalid, t.RetryMax // a change of the claim or its class begins an attempt at once
 	}
@@ -271,7 +271,7 @@ func (t *task) outOfStock(asked *request.Request, err error) error {
 	if t.isWanted() {
 		_ = t.ask(func(ctx context.Context) error { t.reportConflict(ctx, asked); return nil })
 	}
-	return &failure{kind: returns, err: err}
+	return &failure{kind: reschedules, err: err}
 }
 
 // discardMisfit deletes a volume that is not the one asked for.

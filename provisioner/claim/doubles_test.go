@@ -176,10 +176,6 @@ func (a stageAPI) isNodeGone(_ context.Context, name string) bool {
 	return a.g.ask("CheckNode", name).(bool)
 }
 
-func (a stageAPI) isClaimGone(context.Context, *v1.PersistentVolumeClaim) bool {
-	return a.g.ask("CheckClaim", nil).(bool)
-}
-
 func (a stageAPI) lacksVolume(_ context.Context, _ *v1.PersistentVolumeClaim, pv string) (bool, error) {
 	reply := a.g.ask("CheckVolume", pv)
 	lacks, _ := reply.(bool)

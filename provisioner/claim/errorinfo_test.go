@@ -32,7 +32,7 @@ func TestInfoOf(t *testing.T) {
 	}{
 		"the driver's word":         {failure{err: fmt.Errorf("CreateVolume disk-1: %w", withInfo(t, codes.ResourceExhausted, said))}, said},
 		"a driver that says less":   {failure{err: status.Error(codes.ResourceExhausted, "no")}, errorinfo.Info{}},
-		"a node that is gone":       {failure{err: &topology.Error{Reason: topology.NodeGone, Node: "node-1"}, kind: returns}, errorinfo.Info{Kind: "NODE_GONE"}},
+		"a node that is gone":       {failure{err: &topology.Error{Reason: topology.NodeGone, Node: "node-1"}, kind: reschedules}, errorinfo.Info{Kind: "NODE_GONE"}},
 		"a snapshot to wait for":    {failure{err: watch.NotReady(snapshot, "1", errors.New("it is not ready to use yet"))}, errorinfo.Info{Kind: errorinfo.SnapshotNotReady}},
 		"a class that is not valid": {failure{err: errors.New("parameter type"), kind: invalid}, errorinfo.Info{Kind: errorinfo.Invalid}},
 		"anything else":             {failure{err: errors.New("the API server is away")}, errorinfo.Info{}},

@@ -88,15 +88,15 @@ func newMetrics(s *Syncer) *metrics {
 }
 
 var rescheduleReasons = []string{
-	reasonOutOfStock, reasonOtherClaim, reasonNodeChanged, reasonOther,
+	labelOutOfStock, labelOtherClaim, labelNodeChanged, labelRefused,
 	labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed), labelOf(topology.NodeMislabelled),
 }
 
 const (
-	reasonOutOfStock  = "out_of_stock"
-	reasonNodeChanged = "node_changed"
-	reasonOtherClaim  = "other_claim" // that was to get its volume first got none, or has returned to the scheduler
-	reasonOther       = "refused"
+	labelOutOfStock  = "out_of_stock"
+	labelNodeChanged = "node_changed"
+	labelOtherClaim  = "other_claim" // that was to get its volume first got none, or has returned to the scheduler
+	labelRefused     = "refused"
 )
 
 func labelOf(reason topology.Reason) string { return strings.ReplaceAll(reason.String(), " ", "_") }
@@ -111,13 +111,13 @@ func rescheduleReason(err error) string {
 	}
 	switch {
 	case isOutOfStock(err):
-		return reasonOutOfStock
+		return labelOutOfStock
 	case errors.Is(err, errNodeChanged):
-		return reasonNodeChanged
+		return labelNodeChanged
 	case errors.Is(err, errSiblingFirst), errors.Is(err, errReturned):
-		return reasonOtherClaim
+		return labelOtherClaim
 	}
-	return reasonOther
+	return labelRefused
 }
 
 // isOutOfStock says whether the error is, or repeats, the driver's answer that it has no stock.

@@ -74,8 +74,11 @@ func TestMetrics(t *testing.T) {
 			func(b *bench) {
 				b.refuseVolumes(apierrors.NewForbidden(v1.Resource("persistentvolumes"), "d-1", nil))
 				try(b, testClaim())
+				must(t, b.Claims.Delete(testClaim()))
+				b.ClaimGone(testClaim())
+				_, _, _ = b.attempt(t.Context(), testUID)
 			},
-			map[string]float64{"volume_save_failures_total{}": 1, "leaks_prevented_total{deleted}": 1}},
+			map[string]float64{"volume_save_failures_total{}": 2, "leaks_prevented_total{deleted}": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.answers)

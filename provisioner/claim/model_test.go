@@ -47,7 +47,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"CRASH", "Resolve", "ReadSecrets", "Protect", "WriteJournal", "CallDriver", "SaveVolume", "DeleteUnowned", "CheckVolume",
-		"CheckNode", "CheckClaim", "RemoveSelectedNode", "held", "recovered", "ended", "kept"} {
+		"CheckNode", "RemoveSelectedNode", "held", "recovered", "ended", "kept"} {
 		if seen[what] == 0 {
 			t.Errorf("%s was never seen", what)
 		}
@@ -439,8 +439,6 @@ func (w *world) result(q *question) any {
 		return w.checkVolume(q.about.(string))
 	case "CheckNode":
 		return w.chance(.5)
-	case "CheckClaim":
-		return w.claim == nil
 	case "WriteJournal":
 		asked := w.claims[testUID].request
 		if err := w.err(.2); err != nil {
@@ -483,7 +481,7 @@ func (w *world) resolve(claim *v1.PersistentVolumeClaim) any {
 		return []error{
 			&failure{kind: invalid, err: errChance, wait: 5 * time.Minute}, errChance, &csiconn.NotAsked{Err: errChance},
 			&topology.Error{Reason: topology.NodeUnready}, &topology.Error{Reason: topology.NodeGone}, &topology.Error{Reason: topology.NoTopology},
-			&topology.Error{Reason: topology.NodeNotAllowed}, &failure{kind: siblingFirst, err: errChance}, &failure{kind: returns, err: errChance},
+			&topology.Error{Reason: topology.NodeNotAllowed}, &failure{kind: siblingFirst, err: errChance}, &failure{kind: reschedules, err: errChance},
 		}[w.random.IntN(9)]
 	}
 	r := w.requestOf(claim)

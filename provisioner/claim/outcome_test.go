@@ -231,7 +231,7 @@ func TestADeniedRescheduleIsToldAndRetried(t *testing.T) {
 			if events := b.said(); strings.Contains(events, "can't return to the scheduler yet") != kept || errors.Is(err, denied) != kept {
 				t.Errorf("got %v; events %q", err, events)
 			}
-			if counted := testutil.ToFloat64(b.metrics.reschedules.WithLabelValues(reasonOutOfStock)) != 0; counted == kept {
+			if counted := testutil.ToFloat64(b.metrics.reschedules.WithLabelValues(labelOutOfStock)) != 0; counted == kept {
 				t.Errorf("counted as a reschedule: %v", counted)
 			}
 		})

@@ -295,29 +295,38 @@ func TestAnUnsavableVolumeIsDeletedAfterItsClaim(t *testing.T) {
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolume"}, "d-bp1", nil)
 	tests := map[string]struct {
 		err     error
-		live    []runtime.Object
+		goes    bool                      // the claim, while its PersistentVolume is saved
+		then    *v1.PersistentVolumeClaim // that has its name
 		deleted bool
 	}{
-		"invalid, the claim is there": {err: invalid, live: []runtime.Object{testClaim()}},
-		"invalid, the claim is gone":  {err: invalid, deleted: true},
+		"invalid, the claim is there": {err: invalid},
+		"invalid, the claim is gone":  {err: invalid, goes: true, deleted: true},
 		"forbidden, another claim": {
 			err:  apierrors.NewForbidden(v1.Resource("persistentvolumes"), "d-bp1", nil),
-			live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, deleted: true,
+			goes: true, then: testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" }), deleted: true,
 		},
-		"etcd is slow, the claim is gone": {err: apierrors.NewInternalError(errors.New("etcd is slow"))},
+		"forbidden, the claim is bound by now": {
+			err:  apierrors.NewForbidden(v1.Resource("persistentvolumes"), "d-bp1", nil),
+			goes: true, then: testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "static" }), deleted: true,
+		},
+		"etcd is slow, the claim is gone": {err: apierrors.NewInternalError(errors.New("etcd is slow")), goes: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, test.live...)
-			b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
-			for range 2 {
-				if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil {
-					t.Fatal("no error")
+			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
+			b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if test.goes {
+					must(t, b.Claims.Delete(testClaim()))
 				}
-				if test.deleted {
-					break
+				if test.then != nil {
+					must(t, b.Claims.Add(test.then))
 				}
+				return true, nil, test.err
+			})
+			if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil && !test.deleted {
+				t.Fatal("no error")
 			}
+			_, _, _ = b.attempt(t.Context(), "0f1e")
 			if creates, deletes := b.driver.Calls(); creates != 1 || (deletes == 1) != test.deleted {
 				t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
 			}

@@ -16,7 +16,7 @@ const (
 	reasonSucceeded     = "ProvisioningSucceeded"
 	reasonTopology      = "ProvisioningTopology"
 	reasonPopulator     = "ExternalPopulator"
-	reasonRefused       = "ProvisioningRefused"
+	reasonMigrated      = "ProvisioningRefused"
 	reasonHeld          = "ProvisioningHeld"
 	reasonTied          = "ProvisioningTied"
 	reasonEnded         = "ProvisioningEnded"
@@ -79,7 +79,7 @@ func (s *Syncer) reportMigration(claim *v1.PersistentVolumeClaim) {
 	if claim.Annotations[request.AnnMigratedTo] != s.DriverName || request.ProvisionerOf(claim) == s.DriverName || claim.Spec.VolumeName != "" {
 		return
 	}
-	s.event(claim, v1.EventTypeWarning, reasonRefused,
+	s.event(claim, v1.EventTypeWarning, reasonMigrated,
 		"the claim is for the in-tree plugin %s and marked as migrated to driver %s, which has no in-tree predecessor; create the claim again with a class whose provisioner is %s",
 		request.ProvisionerOf(claim), s.DriverName, s.DriverName)
 }

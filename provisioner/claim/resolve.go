@@ -55,14 +55,14 @@ func (t *task) unresolved(err error) error {
 			return errChanged
 		}
 		if f.kind, f.node = unplaced, node; gone || t.lasts(f) >= t.NodeGrace {
-			f.kind = returns
+			f.kind = reschedules
 		}
 	case reason == topology.NodeUnready:
 		if f.kind, f.node, f.quiet = unplaced, node, true; t.lasts(f) >= t.NodeGrace {
-			f.kind = returns
+			f.kind = reschedules
 		}
 	default:
-		f.kind = returns
+		f.kind = reschedules
 	}
 	return f
 }

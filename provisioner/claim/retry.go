@@ -47,10 +47,10 @@ const (
 	siblingFirst
 	// held: the volume is made, and is saved once the other claims of the Pod have theirs.
 	held
-	// returns: the claim returns to the scheduler, which selects another node.
-	returns
-	// keepsNode: it was to return to the scheduler, and the selected node could not be removed yet.
-	keepsNode
+	// reschedules: the claim returns to the scheduler, which selects another node.
+	reschedules
+	// nodeNotRemoved: it was to return to the scheduler, and the selected node could not be removed yet.
+	nodeNotRemoved
 )
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -82,17 +82,13 @@ func (t *task) fail(err error) time.Duration {
 		return t.awaitCache()
 	case errors.Is(err, errNotOurs):
 		return t.idle()
-	case errors.Is(err, errGone):
-		t.count(err)
-		t.siblings.wake(t.claim)
-		return t.forget()
 	case !ok:
 		f = failureOf(err)
 	}
 	switch f.kind {
 	case siblingFirst, held:
 		return t.awaitSibling(f)
-	case returns:
+	case reschedules:
 		return t.reschedule(f)
 	}
 	return t.retry(f)
@@ -239,7 +235,7 @@ func (t *task) reschedule(f *failure) time.Duration {
 		t.siblings.wake(t.claim)
 		return t.forget()
 	case err != nil: // and so the siblings are told
-		return t.retry(&failure{kind: keepsNode, err: fmt.Errorf("%w; the claim can't return to the scheduler yet: %w", f.err, err)})
+		return t.retry(&failure{kind: nodeNotRemoved, err: fmt.Errorf("%w; the claim can't return to the scheduler yet: %w", f.err, err)})
 	}
 	t.metrics.rescheduled(f.err)
 	t.count(f.err)

@@ -19,8 +19,6 @@ import (
 type apiServer interface {
 	// isNodeGone says whether there is no such Node.
 	isNodeGone(ctx context.Context, name string) bool
-	// isClaimGone says whether there is no such claim.
-	isClaimGone(ctx context.Context, claim *v1.PersistentVolumeClaim) bool
 	// lacksVolume says whether the claim exists, and has neither this PersistentVolume nor another one.
 	lacksVolume(ctx context.Context, claim *v1.PersistentVolumeClaim, pv string) (bool, error)
 	// readSecret returns the data of a Secret.
@@ -37,11 +35,6 @@ type apiClient struct{ client kubernetes.Interface }
 func (a *apiClient) isNodeGone(ctx context.Context, name string) bool {
 	_, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
-}
-
-func (a *apiClient) isClaimGone(ctx context.Context, claim *v1.PersistentVolumeClaim) bool {
-	live, err := a.claim(ctx, claim)
-	return apierrors.IsNotFound(err) || err == nil && live.UID != claim.UID
 }
 
 func (a *apiClient) claim(ctx context.Context, claim *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {

@@ -30,8 +30,8 @@ const (
 	selectionWait = 10 * time.Second
 	// siblingCheckInterval is how often a claim that awaits a sibling looks for it.
 	siblingCheckInterval = 10 * time.Second
-	// maxDiscards is how many volumes in a row are deleted for the sake of siblings: what was made after that is saved, so that no claim has
-	// disks made and deleted without end.
+	// maxDiscards is how many volumes of a claim in a row this process deletes for the sake of siblings: what was made after that is saved, so
+	// that no claim has disks made and deleted without end.
 	maxDiscards = 3
 )
 
@@ -88,7 +88,7 @@ func (t *task) discard(cause error) error {
 		return &failure{kind: unknown, err: fmt.Errorf("%w; it could not be deleted yet: %w", cause, err)}
 	}
 	t.close()
-	return &failure{kind: returns, err: cause}
+	return &failure{kind: reschedules, err: cause}
 }
 
 // awaitSibling has the claim looked at again once a sibling has got further. One for which the driver was not called yet returns to the
@@ -98,7 +98,7 @@ func (t *task) awaitSibling(f *failure) time.Duration {
 	if f.kind == siblingFirst {
 		left := siblingWait - t.lasts(f)
 		if left <= 0 {
-			return t.reschedule(&failure{kind: returns, err: f.err})
+			return t.reschedule(&failure{kind: reschedules, err: f.err})
 		}
 		f.wait = min(left, siblingCheckInterval)
 	}
@@ -149,7 +149,7 @@ func (e *entry) progress() progress {
 		return underWay
 	case f == nil:
 		return notBegun
-	case f.quiet || f.kind == siblingFirst || f.kind == keepsNode:
+	case f.quiet || f.kind == siblingFirst || f.kind == nodeNotRemoved:
 		return underWay
 	}
 	return hasFailed
@@ -187,7 +187,7 @@ func (s *podClaims) mayAsk(claim *v1.PersistentVolumeClaim) error {
 		return nil
 	}
 	err := mayAsk(s.standing(claim, claim, ""), all)
-	if f, ok := errors.AsType[*failure](err); ok && f.kind == returns {
+	if f, ok := errors.AsType[*failure](err); ok && f.kind == reschedules {
 		s.metrics.skipped.Inc()
 	}
 	return err
@@ -199,7 +199,7 @@ func mayAsk(own sibling, all []sibling) error {
 		switch {
 		case other.progress == isMade:
 		case other.refusal != nil:
-			return &failure{kind: returns, err: refusedError(other, own.claim)}
+			return &failure{kind: reschedules, err: refusedError(other, own.claim)}
 		case other.progress == hasFailed:
 		case other.selected && precedence(other, own) < 0:
 			first = &failure{kind: siblingFirst, err: fmt.Errorf("%s %w", other, errSiblingFirst)}

@@ -94,7 +94,7 @@ func TestWhichClaimOfAPodIsAskedForFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			waits := func(own, other sibling) (second, returned bool) {
 				f, _ := errors.AsType[*failure](mayAsk(own, []sibling{other}))
-				return f != nil && f.kind == siblingFirst, f != nil && f.kind == returns
+				return f != nil && f.kind == siblingFirst, f != nil && f.kind == reschedules
 			}
 			isSecond, isBack := waits(test.own, test.other)
 			if isBack != (test.want == back) || isSecond != (test.want == second) {

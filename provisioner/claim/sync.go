@@ -16,7 +16,8 @@ import (
 )
 
 // memory is what is remembered of a claim besides what caches and journal show, each for the fact that it stands for. It begins with the
-// claim's first attempt and ends when the claim is bound or gone and no volume can exist without a PersistentVolume.
+// claim's first attempt and ends when the claim is bound or gone and no volume can exist without a PersistentVolume, or an operator has ended
+// the request.
 type memory struct {
 	request   *request.Request  // the open request: the journal may have it, so it stays what it is; nil for none
 	recovered bool              // it is from the journal of an earlier process, whose volume may have been used since
@@ -205,7 +206,7 @@ func (t *task) endAsRequested() bool {
 		t.rejectEnd(reason, "nothing is under way for it")
 		return false
 	case t.isWanted():
-		t.rejectEnd(reason, "its claim still wants a volume; delete the claim first")
+		t.rejectEnd(reason, "its claim still wants a volume; allowed are records whose claim is deleted or bound")
 		return false
 	}
 	t.reportEnd(reason)

@@ -47,7 +47,7 @@ import (
 //
 //	Resolved Ready|Invalid|NotYet|NotNow|NodeUnready|NodeGone|NoTopology|NodeNotAllowed|SiblingFirst|SiblingRefused [err="..."] [transient]
 //	Resolved Ready [sold-out] [of-claim]                           the driver has refused an equal request, or this claim, a moment ago
-//	VolumeChecked [wanting] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
+//	VolumeChecked [wanting] [err="..."], NodeChecked [gone], NodeRemoved [err="..."]
 //	Protected, Written, SecretsRead [err="..."]
 //	Written [sold-out]                                             the driver has refused an equal request meanwhile
 //	Answer ID [size=BYTES]                                         20 are asked for
@@ -311,7 +311,7 @@ func (s *scenario) asked() {
 // questions are what steps answer.
 var questions = map[string]string{
 	"Resolved": "Resolve", "VolumeChecked": "CheckVolume", "NodeChecked": "CheckNode", "Protected": "Protect", "Written": "WriteJournal",
-	"SecretsRead": "ReadSecrets", "Answer": "CallDriver", "VolumeSaved": "SaveVolume", "ClaimChecked": "CheckClaim", "VolumeDeleted": "DeleteUnowned",
+	"SecretsRead": "ReadSecrets", "Answer": "CallDriver", "VolumeSaved": "SaveVolume", "VolumeDeleted": "DeleteUnowned",
 	"NodeRemoved": "RemoveSelectedNode",
 }
 
@@ -400,7 +400,7 @@ func (s *scenario) reply(name string, a *arguments) (any, error) {
 		if err == nil {
 			return a.has("wanting"), nil
 		}
-	case "NodeChecked", "ClaimChecked":
+	case "NodeChecked":
 		return a.has("gone"), nil
 	case "NodeRemoved":
 		if err == nil {
@@ -449,7 +449,7 @@ func (s *scenario) resolved(a *arguments, err error) (any, error) {
 	case "SiblingFirst":
 		return &failure{kind: siblingFirst, err: err}, nil
 	case "SiblingRefused":
-		return &failure{kind: returns, err: err}, nil
+		return &failure{kind: reschedules, err: err}, nil
 	default:
 		return nil, fmt.Errorf("unknown verdict %q", name)
 	}

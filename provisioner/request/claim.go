@@ -14,6 +14,11 @@ const (
 	annBindCompleted          = "pv.kubernetes.io/bind-completed"
 )
 
+// namingAnnotations are the annotations of claims that are read, all of which are names: the cache keeps no others.
+var namingAnnotations = []string{
+	AnnStorageProvisioner, AnnBetaStorageProvisioner, AnnSelectedNode, AnnMigratedTo, annBindCompleted, v1.BetaStorageClassAnnotation,
+}
+
 // ProvisionerOf returns the name of the provisioner that Kubernetes assigned to the claim.
 func ProvisionerOf(claim *v1.PersistentVolumeClaim) string {
 	if name, ok := claim.Annotations[AnnStorageProvisioner]; ok {

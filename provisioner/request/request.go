@@ -20,8 +20,8 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// Request is the CreateVolume request for a claim. It is immutable once the driver was
-// called: every retry sends the same bytes, even if claim, class or node have changed.
+// Request is the CreateVolume request for a claim. It is immutable once the driver was called: every retry sends the same bytes but for the
+// values of secrets, even if claim, class or node have changed.
 type Request struct {
 	Claim   *v1.PersistentVolumeClaim
 	Class   *storagev1.StorageClass

@@ -15,11 +15,6 @@ import (
 // longestName is longer than the name of an object may be.
 const longestName = 254
 
-// namingAnnotations are annotations of claims that a request is made from, all of which are names.
-var namingAnnotations = []string{
-	AnnStorageProvisioner, AnnBetaStorageProvisioner, AnnSelectedNode, AnnMigratedTo, annBindCompleted, v1.BetaStorageClassAnnotation,
-}
-
 // TrimClaim leaves of a claim without a volume what a request is made from, so that its owner can't fill the memory of this process. A text
 // that is too long for what it is stays too long.
 func (o Options) TrimClaim(claim *v1.PersistentVolumeClaim) {
