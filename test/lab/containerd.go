@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/process"
@@ -53,9 +54,9 @@ func (n *RealNode) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: install Debian's packages containerd, runc, containernetworking-plugins and busybox-static", err)
 	}
-	env := []string{process.RareGC}
+	env := process.Frugal
 	if built := n.lab.opts.Programs.Containerd; built != "" {
-		path, env = filepath.Join(built, "containerd"), append(env, "PATH="+built+":"+os.Getenv("PATH")) // where its shim is found first
+		path, env = filepath.Join(built, "containerd"), append(slices.Clone(env), "PATH="+built+":"+os.Getenv("PATH")) // where its shim is found first
 	}
 	if err := n.startWith(env, Containerd, path, "--config="+config); err != nil {
 		return err

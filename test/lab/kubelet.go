@@ -36,7 +36,7 @@ volumePluginDir: %[6]q
 `
 
 // quickPeriods have a kubelet say at once which volumes it has unmounted, and look often at which have grown.
-const quickPeriods = `nodeStatusUpdateFrequency: 1s
+const quickPeriods = `nodeStatusUpdateFrequency: 2s
 syncFrequency: 5s
 `
 
@@ -58,7 +58,7 @@ func (n *RealNode) startKubelet(context.Context) error {
 		return err
 	}
 	labels := fmt.Sprintf("%s=%s,%s=%s,node.kubernetes.io/instance-type=%s", topology.WellKnownZoneKey, n.Zone, topology.RegionKey, n.Region, n.Type)
-	return n.startWith([]string{process.RareGC}, Kubelet, filepath.Join(n.lab.opts.Programs.Kubelet, "kubelet"), "--config="+config, "--kubeconfig="+kubeconfig,
+	return n.startWith(process.Frugal, Kubelet, filepath.Join(n.lab.opts.Programs.Kubelet, "kubelet"), "--config="+config, "--kubeconfig="+kubeconfig,
 		"--root-dir="+kubeletDir, "--cert-dir="+kubeletDir+"/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
 		"--node-labels="+labels, "--v=2")
 }

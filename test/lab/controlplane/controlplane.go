@@ -127,7 +127,7 @@ func localURL(port int, page string) string {
 
 func (p *Plane) startEtcd(ctx context.Context) error {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
-	proc, err := p.Group.Start(process.Command{Name: "etcd", Path: filepath.Join(p.Etcd, "etcd"), Env: []string{process.RareGC}, Args: []string{
+	proc, err := p.Group.Start(process.Command{Name: "etcd", Path: filepath.Join(p.Etcd, "etcd"), Env: p.env(), Args: []string{
 		"--name=lab", "--data-dir=" + filepath.Join(p.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8000000000",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=lab=" + peer}})
@@ -173,6 +173,14 @@ func (p *Plane) PauseAPIServer(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 	}
 	return p.apiserver.Signal(syscall.SIGCONT)
+}
+
+// env is the environment of its programs. Without kubelets it is the usual one, for such a control plane is measured, too.
+func (p *Plane) env() []string {
+	if len(p.Kubelets) == 0 {
+		return nil
+	}
+	return process.Frugal
 }
 
 // nodeFlags are how the API server serves kubelets, and reaches them. Without any it serves this machine alone.
@@ -302,5 +310,5 @@ func (p *Plane) serving(kubeconfig string, port int) []string {
 }
 
 func (p *Plane) start(name string, args ...string) (*process.Process, error) {
-	return p.Group.Start(process.Command{Name: name, Path: filepath.Join(p.Kube, name), Args: args, Env: []string{process.RareGC}})
+	return p.Group.Start(process.Command{Name: name, Path: filepath.Join(p.Kube, name), Args: args, Env: p.env()})
 }
