@@ -128,10 +128,10 @@ e2e-explain: ## hold what kubectl-topodisk says against real situations: real no
 	$(GO) run ./test/build karpenter
 	$(GO) test -tags e2eexplain -count 1 -timeout 40m -v ./test/explain
 
-e2e-install: ## install the image and chart of a release with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
+e2e-install: ## install the image and chart of a release with helm on real nodes, and try the life of an installation (root, Debian 12, half an hour)
 	rm -f .build/scrapes.jsonl
 	$(GO) run ./test/build nodes helm csi-provisioner
-	$(GO) test -tags e2einstall -count 1 -timeout 45m -v ./test/install
+	$(GO) test -tags e2einstall -count 1 -timeout 80m -v ./test/install
 	cd test/chart && $(GO) test -tags e2einstall -count 1 -run TestQueriesFindWhatALabHas .
 
 e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write docs/conformance.md; QUICK=1 for a part that takes minutes (root)
