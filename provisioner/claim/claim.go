@@ -54,7 +54,7 @@ type Config struct {
 	Timeout    time.Duration // of one call to the driver
 	RetryStart time.Duration // back-off after a first failure; doubles with each one
 	RetryMax   time.Duration // longest back-off
-	Workers    int           // claims of one namespace that are worked on at the same time, and as many whose volume is made, but for a quarter more; twice as many of all
+	Workers    int           // claims of one namespace that are worked on at the same time, and a quarter more; twice as many of all (turns)
 
 	SupportsTopology  bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
 	NodeGrace         time.Duration // how long a selected node may be without the driver

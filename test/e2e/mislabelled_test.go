@@ -89,27 +89,38 @@ func TestAMislabelledNodeDoesNotGetItsClaimsBack(t *testing.T) {
 				s.stopProvisioner()
 			}
 			s.Afterwards("label "+node.Name, soon, func(ctx context.Context) error { return s.labelNode(ctx, node.Name, right) })
-			s.Must(s.labelNode(s.Context(), node.Name, test.wrong))
-			s.podWithClaim("captive", class, "20Gi", ratherOn(node.Name))
-			if selected := s.awaitSelection("captive"); selected != node.Name {
-				t.Fatalf("%s was selected first, want %s", selected, node.Name)
+			var captive string
+			var seen []string
+			for try := 1; try <= 5; try++ {
+				s.Must(s.labelNode(s.Context(), node.Name, test.wrong))
+				captive = fmt.Sprintf("captive-%d", try)
+				s.podWithClaim(captive, class, "20Gi", ratherOn(node.Name))
+				if selected := s.awaitSelection(captive); selected != node.Name {
+					t.Fatalf("%s was selected first, want %s", selected, node.Name)
+				}
+				began := time.Now()
+				if test.atOnce {
+					s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+				}
+				_, d := s.bound(captive, late)
+				s.running(captive, d)
+				seen = s.selections.Of(captive)
+				t.Logf("it runs %.1f s after its node was selected, with selections %q", time.Since(began).Seconds(), seen)
+				if test.atOnce || d.Zone != node.Zone || len(seen) > 1 {
+					break
+				}
+				t.Logf("the provisioner had yet to see the labels: the disk is in %s, where the node was; once more", d.Zone)
+				s.Must(s.labelNode(s.Context(), node.Name, right))
+				s.awaitSpoken(class, node.Name, true)
 			}
-			began := time.Now()
-			if test.atOnce {
-				s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
-			}
-			_, d := s.bound("captive", late)
-			s.running("captive", d)
-			seen := s.selections.Of("captive")
-			t.Logf("it runs %.1f s after its node was selected, with selections %q", time.Since(began).Seconds(), seen)
 			if len(seen) < 3 || len(seen) > 5 || seen[1] != "" { // once more while the objects are replaced
 				t.Errorf("selections are %q, want %s, taken back, another node", seen, node.Name)
 			}
-			s.awaitEvent("captive", soon, append(test.says, unknown)...)
+			s.awaitEvent(captive, soon, append(test.says, unknown)...)
 
 			s.awaitSpoken(class, node.Name, false)
 			s.podWithClaim("later", class, "20Gi", ratherOn(node.Name))
-			_, d = s.bound("later", late)
+			_, d := s.bound("later", late)
 			s.running("later", d)
 			if seen := s.selections.Of("later"); slices.Contains(seen, node.Name) {
 				t.Errorf("%s is selected still: %q", node.Name, seen)
