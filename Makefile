@@ -117,7 +117,7 @@ lab-down: ## take every lab with real nodes away again, whatever has become of i
 E2E := ./test/e2e ./test/crash ./test/handover
 e2e: ## run the end-to-end tests on a real control plane, with interleavings and a few crashes
 	$(GO) run ./test/build
-	$(GO) test -tags e2e -count 1 -timeout 40m -short $(E2E)
+	$(GO) test -tags e2e -count 1 -timeout 60m -short $(E2E)
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, an upgrade, dead nodes, crowds; QUICK=1 with a smaller crowd (root, ten minutes)
