@@ -1,7 +1,7 @@
 // Build builds what the demo and the end-to-end tests run: Kubernetes' programs, once, topodisk's own, and the demo
 // (.build/run/demo). The first time it takes about ten minutes on two cores and says how far it is. Names are what else it builds:
 //
-//	build nodes karpenter helm csi-provisioner
+//	build nodes karpenter helm csi-provisioner race
 //	build oldest                                  the programs of the oldest Kubernetes
 package main
 
@@ -29,6 +29,10 @@ var also = map[string]func(ctx context.Context, root string) error{
 		_, err := programs.BuildHelm(ctx, root, os.Stdout)
 		return err
 	},
+	"race": func(ctx context.Context, root string) error {
+		_, err := programs.Default.BuildRace(ctx, root, os.Stdout)
+		return err
+	},
 	"csi-provisioner": func(ctx context.Context, root string) error {
 		_, err := programs.BuildUpstream(ctx, root, os.Stdout)
 		return err
@@ -41,7 +45,7 @@ func build(ctx context.Context, root string) (int, error) {
 	names := os.Args[1:]
 	for _, name := range names {
 		if also[name] == nil {
-			return 2, fmt.Errorf("%q is nothing that is built; allowed are nodes, karpenter, helm, csi-provisioner and oldest", name)
+			return 2, fmt.Errorf("%q is nothing that is built; allowed are nodes, karpenter, helm, csi-provisioner, race and oldest", name)
 		}
 	}
 	if _, err := programs.Default.Build(ctx, root, os.Stdout); err != nil {
