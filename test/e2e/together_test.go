@@ -16,8 +16,9 @@ import (
 	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
-// delayedLogs makes ECS take its time for the first disk of the type that the claim logs has.
-var delayedLogs = ecssim.Fault{Action: "CreateDisk", Params: map[string]string{"DiskCategory": "^cloud_auto$"}, Do: ecssim.FaultDelay, DelayBefore: 4 * time.Second, Count: 1}
+// delayedLogs makes ECS take its time for the first disk of the type that the claim logs has: what a test does to that type meanwhile is
+// done in time on a busy machine, too, and the driver waits for longer.
+var delayedLogs = ecssim.Fault{Action: "CreateDisk", Params: map[string]string{"DiskCategory": "^cloud_auto$"}, Do: ecssim.FaultDelay, DelayBefore: 12 * time.Second, Count: 1}
 
 // podOfTwo makes a Pod with the claims data and logs, of a disk type each, and returns the disk of data, which is there while
 // that of logs is not.
