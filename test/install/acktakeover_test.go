@@ -310,6 +310,7 @@ func (o *others) startPods(ctx context.Context) error {
 		if err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Delete(s.Context(), name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
+		time.Sleep(time.Until(begin.Add(3 * pace)))
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // load is what goes on while something happens to the installation: lines of claims that are bound and deleted again, one
-// after the other, one of the lines with a Pod for each claim.
+// every pace, one of the lines with a Pod for each claim.
 type load struct {
 	scene  *scene
 	stop   context.CancelFunc
@@ -35,6 +35,10 @@ type load struct {
 
 // linesOfClaims are those without Pods.
 const linesOfClaims = 3
+
+// pace is how long after the beginning of a turn the next one begins, if the turn has ended: without it the load, and not what is tried
+// under it, would take the machine.
+const pace = time.Second
 
 func (s *scene) startLoad() *load {
 	s.Helper()
@@ -70,6 +74,7 @@ func (l *load) repeat(ctx context.Context, line string, turn func(context.Contex
 		if err != nil {
 			return
 		}
+		time.Sleep(time.Until(begin.Add(pace)))
 	}
 }
 
