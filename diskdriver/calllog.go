@@ -8,19 +8,23 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 )
 
-// logCalls logs every call once, when it ends, with what it was about and
+// report counts, times and logs every call, once, when it ends, with what it was about and
 // without its secrets. Calls that change nothing are logged at verbosity 5,
 // unless they fail; whole requests and responses are, too.
-func logCalls(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	start, method := time.Now(), path.Base(info.FullMethod)
+func (m *metrics) report(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start, method, code := time.Now(), path.Base(info.FullMethod), codes.Internal // what a panic is answered with
+	ended := m.began(method)
+	defer func() { ended(code) }()
 	klog.V(5).InfoS("Call begins", "method", method, "request", sanitized{req})
 	response, err := handler(ctx, req)
+	code = status.Code(err)
 	fields := append([]any{"method", method}, subjects(req, response)...)
-	fields = append(fields, "code", status.Code(err).String(), "duration", time.Since(start))
+	fields = append(fields, "code", code.String(), "duration", time.Since(start))
 	switch {
 	case err != nil:
 		klog.ErrorS(err, "Call failed", fields...)

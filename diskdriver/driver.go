@@ -152,7 +152,6 @@ type Driver struct {
 	node       csi.NodeServer // nil but on a node
 	inflight   *inflight
 	watch      *suspension.Watch // nil on a node
-	chain      grpc.UnaryServerInterceptor
 }
 
 // New returns a Driver; its error names what is wrong in the Config and what
@@ -169,19 +168,15 @@ func New(config Config, ecs ECS) (*Driver, error) {
 		}
 	}
 	readiness := &readiness{cloud: ecs, ready: m.ready, notify: config.OnReady}
-	inflight := newInflight()
 	controller := newController(config, ecs, attachments)
-	accounts := newAccounts(config.Accounts, controller)
-	watch := &suspension.Watch{}
 	return &Driver{
 		readiness:  readiness,
 		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, readiness: readiness},
 		controller: controller,
-		accounts:   accounts,
-		inflight:   inflight,
-		watch:      watch,
-		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse, markBeginning(watch), accounts.serve),
+		accounts:   newAccounts(config.Accounts, controller),
+		inflight:   newInflight(),
+		watch:      &suspension.Watch{},
 	}, nil
 }
 
@@ -198,13 +193,11 @@ func NewNode(name, version string, registerer prometheus.Registerer, node csi.No
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	inflight := newInflight()
 	return &Driver{
 		metrics:  m,
 		identity: &identity{name: name, version: version},
 		node:     node,
-		inflight: inflight,
-		chain:    chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse),
+		inflight: newInflight(),
 	}, nil
 }
 

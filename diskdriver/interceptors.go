@@ -13,30 +13,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/suspension"
 )
 
-// chain puts interceptors around each other, the first outermost.
-func chain(interceptors ...grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
-	if len(interceptors) == 0 {
-		return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			return handler(ctx, req)
-		}
+// interceptors are what every call passes, the outermost first.
+func (d *Driver) interceptors() []grpc.UnaryServerInterceptor {
+	all := []grpc.UnaryServerInterceptor{recoverPanics(d.metrics.panics), d.metrics.report, translate, d.inflight.refuse}
+	if d.accounts != nil {
+		all = append(all, d.accounts.serve)
 	}
-	inner := chain(interceptors[1:]...)
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		return interceptors[0](ctx, req, info, func(ctx context.Context, req any) (any, error) {
-			return inner(ctx, req, info, handler)
-		})
-	}
-}
-
-// markBeginning lets the ECS client know whether the process was suspended since a
-// call began.
-func markBeginning(watch *suspension.Watch) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		return handler(watch.Mark(ctx), req)
-	}
+	return all
 }
 
 // recoverPanics answers for a handler that panicked, counts it, and lets the

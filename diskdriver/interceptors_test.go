@@ -3,6 +3,7 @@ package diskdriver
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,8 +66,19 @@ func newDriver(t *testing.T, disks volume.Disks, c Cloud) (*Driver, *prometheus.
 	return d, registry
 }
 
+// through has a request pass the driver's interceptors, as gRPC's server does.
+func through(d *Driver) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		for _, outer := range slices.Backward(d.interceptors()) {
+			inner := handler
+			handler = func(ctx context.Context, req any) (any, error) { return outer(ctx, req, info, inner) }
+		}
+		return handler(ctx, req)
+	}
+}
+
 func (d *Driver) delete(ctx context.Context, id string) error {
-	_, err := d.chain(ctx, &csi.DeleteVolumeRequest{VolumeId: id}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/DeleteVolume"},
+	_, err := through(d)(ctx, &csi.DeleteVolumeRequest{VolumeId: id}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/DeleteVolume"},
 		func(ctx context.Context, req any) (any, error) {
 			return d.controller.DeleteVolume(ctx, req.(*csi.DeleteVolumeRequest))
 		})
@@ -132,7 +144,7 @@ topodisk_csi_panics_total 1
 func TestUnknownMethodsShareOneMetricLabel(t *testing.T) {
 	m := newMetrics()
 	for _, method := range []string{"/x/One", "/x/Two"} {
-		_, _ = m.measure(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		_, _ = m.report(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
 	}
 	if n := testutil.CollectAndCount(m.seconds); n != 1 {
 		t.Errorf("%d series", n)
@@ -142,7 +154,7 @@ func TestUnknownMethodsShareOneMetricLabel(t *testing.T) {
 func TestTheLogHoldsNoSecrets(t *testing.T) {
 	var log strings.Builder
 	captureLog(t, &log)
-	_, _ = logCalls(t.Context(), &csi.CreateVolumeRequest{Name: "disk-1", Secrets: map[string]string{"key": "hush"}}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/CreateVolume"},
+	_, _ = newMetrics().report(t.Context(), &csi.CreateVolumeRequest{Name: "disk-1", Secrets: map[string]string{"key": "hush"}}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/CreateVolume"},
 		func(context.Context, any) (any, error) { return nil, errors.New("refused") })
 	klog.Flush()
 	if !strings.Contains(log.String(), "disk-1") || !strings.Contains(log.String(), "refused") || strings.Contains(log.String(), "hush") {
@@ -169,7 +181,7 @@ func TestACallIsLoggedByFields(t *testing.T) {
 	} {
 		var log strings.Builder
 		captureLog(t, &log)
-		_, _ = logCalls(t.Context(), call.req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + call.method}, func(context.Context, any) (any, error) {
+		_, _ = newMetrics().report(t.Context(), call.req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + call.method}, func(context.Context, any) (any, error) {
 			if call.response == nil {
 				return nil, status.Error(codes.NotFound, "gone")
 			}

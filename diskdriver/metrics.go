@@ -1,15 +1,12 @@
 package diskdriver
 
 import (
-	"context"
-	"path"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // methods are the names that metrics are labelled with: those of the CSI
@@ -63,19 +60,15 @@ func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector
 	return nil
 }
 
-// measure counts and times every call.
-func (m *metrics) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	method := path.Base(info.FullMethod)
+// began counts a call that begins, and returns what counts and times its end.
+func (m *metrics) began(method string) (ended func(codes.Code)) {
 	if !methods[method] {
 		method = "other"
 	}
 	m.running.WithLabelValues(method).Inc()
-	start, code := time.Now(), codes.Internal // what a panic is answered with
-	defer func() {
+	start := time.Now()
+	return func(code codes.Code) {
 		m.running.WithLabelValues(method).Dec()
 		m.seconds.WithLabelValues(method, code.String()).Observe(time.Since(start).Seconds())
-	}()
-	response, err := handler(ctx, req)
-	code = status.Code(err)
-	return response, err
+	}
 }

@@ -219,7 +219,7 @@ func (otherNode) NodeUnpublishVolume(context.Context, *csi.NodeUnpublishVolumeRe
 // serveNode serves the driver's identity beside otherNode.
 func serveNode(t *testing.T, driver *Driver) *bufconn.Listener {
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(grpc.UnaryInterceptor(driver.chain))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(driver.interceptors()...))
 	csi.RegisterIdentityServer(server, driver.identity)
 	csi.RegisterNodeServer(server, otherNode{})
 	go func() { _ = server.Serve(listener) }()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
+	"github.com/topodisk/topodisk/diskdriver/suspension"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
@@ -77,7 +78,7 @@ func removeStale(path string) error {
 // under way the drain time, and cuts them off: their outcome is unknown, and
 // the next process finds out by their client tokens. It closes the listener.
 func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Duration) error {
-	server := grpc.NewServer(grpc.UnaryInterceptor(d.chain), grpc.StatsHandler(connections{}))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(d.interceptors()...), grpc.StatsHandler(contexts{d.watch}))
 	d.register(server)
 
 	var background sync.WaitGroup
@@ -102,15 +103,23 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	return nil
 }
 
-// connections has every connection be a caller of its own (attachment.WithCaller).
-type connections struct{}
+// contexts has every connection be a caller of its own (attachment.WithCaller), and every call know whether the process was suspended since it
+// began.
+type contexts struct{ watch *suspension.Watch }
 
-func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+func (contexts) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
 	return attachment.WithCaller(ctx, new(byte))
 }
-func (connections) HandleConn(context.Context, stats.ConnStats)                     {}
-func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-func (connections) HandleRPC(context.Context, stats.RPCStats)                       {}
+
+func (c contexts) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	if c.watch == nil {
+		return ctx
+	}
+	return c.watch.Mark(ctx)
+}
+
+func (contexts) HandleConn(context.Context, stats.ConnStats) {}
+func (contexts) HandleRPC(context.Context, stats.RPCStats)   {}
 
 // drainCalls ends the server when its calls have ended, or when time is up.
 func drainCalls(server *grpc.Server, drain time.Duration) {

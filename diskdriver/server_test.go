@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/suspension"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/internal/unused"
@@ -45,6 +46,33 @@ func onSocket(t *testing.T, d *Driver) (conn *grpc.ClientConn, path string, end 
 		if err := <-ended; err != nil {
 			t.Errorf("Run ended with %v", err)
 		}
+	}
+}
+
+// suspended deletes once the process was not running for a while, if it is told of that.
+type suspended struct {
+	slow
+	suspend func()
+}
+
+func (s *suspended) Delete(ctx context.Context, _ disk.ID) error {
+	if suspension.Happened(ctx) {
+		return errors.New("suspended too early")
+	}
+	if s.suspend(); !suspension.Happened(ctx) {
+		return errors.New("not told that the process was suspended")
+	}
+	return nil
+}
+
+func TestACallOnTheSocketIsToldThatTheProcessWasSuspended(t *testing.T) {
+	disks := &suspended{}
+	d, _ := newDriver(t, disks, &cloud{})
+	disks.suspend = func() { d.watch.Beat(time.Now().Add(-time.Hour)) }
+	conn, _, end := onSocket(t, d)
+	defer end()
+	if _, err := csi.NewControllerClient(conn).DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "d-1"}); err != nil {
+		t.Error(err)
 	}
 }
 

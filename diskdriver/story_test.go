@@ -476,7 +476,7 @@ func invoke(ctx context.Context, d *Driver, method string, req proto.Message) (a
 			return m.Handler(server, ctx, func(in any) error {
 				proto.Merge(in.(proto.Message), req)
 				return nil
-			}, d.chain)
+			}, through(d))
 		}
 	}
 	panic(method + " is no method")
