@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
@@ -135,7 +135,7 @@ func live(t *testing.T, d *Driver, name, node string) {
 	insist := func(method string, limit time.Duration, req proto.Message) any {
 		for pause := time.Second; ; pause = min(2*pause, 10*time.Second) { // as the chart starts the sidecars
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			answer, err := invoke(metadata.NewIncomingContext(ctx, metadata.Pairs(executor.FirstCallKey, "true")), d, method, req)
+			answer, err := invoke(metadata.NewIncomingContext(ctx, metadata.Pairs(creation.FirstCallKey, "true")), d, method, req)
 			cancel()
 			if err == nil {
 				return answer

@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -284,7 +283,7 @@ func (w *creationWalk) call(trouble bool) (end bool, err error) {
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: w.caller})
 	first := w.first && w.proves
 	if first {
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(executor.FirstCallKey, "true"))
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(creation.FirstCallKey, "true"))
 	}
 	w.first = false
 	armed := d.fate

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/outofstock"
@@ -130,7 +130,7 @@ func TestErrorsCarryKindCodeAndRequestID(t *testing.T) {
 // A volume that no zone has is refused with the zones, and with what ECS has answered to the first.
 func TestOutOfStockCarriesZones(t *testing.T) {
 	promise(t, func(t *testing.T, s *story) {
-		first := metadata.NewIncomingContext(t.Context(), metadata.Pairs(executor.FirstCallKey, "true"))
+		first := metadata.NewIncomingContext(t.Context(), metadata.Pairs(creation.FirstCallKey, "true"))
 		s.say("fault error action=CreateDisk status=403 code=OperationDenied.NoStock count=9")
 		_, err := invoke(first, s.driver, "CreateVolume", s.createRequest("disk-1", strings.Fields("size=20Gi zones=a,b type=cloud_essd")))
 		info, ok := errorinfo.Of(err)

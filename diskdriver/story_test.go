@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
@@ -440,7 +440,7 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	s.addSecrets(req)
 	create, creates := req.(*csi.CreateVolumeRequest)
 	if _, doubted := s.doubted.Load(create.GetName()); creates && !doubted && !slices.Contains(words, "upstream") {
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(executor.FirstCallKey, "true"))
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(creation.FirstCallKey, "true"))
 	}
 	if slices.Contains(words, "only-unused") {
 		sent, _ := metadata.FromOutgoingContext(unused.Only(ctx))

@@ -1,7 +1,7 @@
 // Package creation is the only place that answers, for a CSI name: may a disk
 // of the name exist, since when, what proves that none does, and which client
-// token is next. It is pure: time is an argument, and package executor carries out
-// the steps.
+// token is next. A Record says so of a name, with time as an argument; a Maker
+// carries out the steps, with functions of its caller that call ECS.
 //
 // The promise that it keeps for CreateVolume: a final code (any but Aborted,
 // Unavailable, DeadlineExceeded, Canceled and Unknown) means that no disk of the

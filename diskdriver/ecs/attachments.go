@@ -13,6 +13,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // busyCodes are the refusals that speak of other work on the instance.
@@ -85,7 +86,7 @@ func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id d
 	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, judge: seen,
 		asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
 	o.call = func() error {
-		_, err := transport.AttachDisk.SendAdmitted(ctx, a.session, o.slot, func(r *sdkecs.AttachDiskRequest) {
+		_, err := transport.AttachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.AttachDiskRequest) {
 			r.InstanceId, r.DiskId, r.Force, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(force), trueOrUnset(o.bound)
 		})
 		return err
@@ -105,7 +106,7 @@ func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id d
 	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, judge: seen,
 		asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
-		_, err := transport.DetachDisk.SendAdmitted(ctx, a.session, o.slot, func(r *sdkecs.DetachDiskRequest) {
+		_, err := transport.DetachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.DetachDiskRequest) {
 			r.InstanceId, r.DiskId, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(o.bound)
 		})
 		return err
@@ -141,6 +142,7 @@ type operation struct {
 	took       time.Duration // from the call to its reply
 	ended      bool          // a read or a refusal has settled it, one way or the other
 	bound      bool          // ECS wants the disk to be deleted with its instance
+	pause      time.Duration // the last one for a disk that ECS has not finished making
 }
 
 // check refuses what can't be the ID of a disk or an instance.
@@ -153,7 +155,7 @@ func (o *operation) check() error {
 	return nil
 }
 
-// run waits for the slot, asks, and waits until ECS is done.
+// run waits for the slot, makes the call when the instance has room, and waits until a read shows that ECS is done.
 func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, disk.Reply, error) {
 	s, err := o.role.queues.Enter(o.instance, o.asked)
 	if err != nil {
@@ -162,7 +164,16 @@ func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, disk.Re
 	o.slot = s
 	defer o.giveBack() // after a panic, too: else nobody gets the slot again
 	if _, sent := s.Sent(); !sent {
-		if err := o.ask(ctx); err != nil {
+		limited, cancel := deadline.BeforeAnswer(ctx)
+		defer cancel()
+		for again := true; again && err == nil; {
+			before := s.Reply
+			if err = s.Wait(limited); err == nil {
+				s.Reply = noAnswer
+				again, err = o.answered(limited, before, o.call())
+			}
+		}
+		if err != nil {
 			o.ended = true
 			return disk.Disk{}, s.Reply, o.failed(err)
 		}
@@ -195,57 +206,47 @@ func (o *operation) giveBack() {
 	}
 }
 
-// ask makes the call when the instance has room. Without an error ECS may be at
-// work, and a read has the last word.
-func (o *operation) ask(ctx context.Context) error {
-	limited, cancel := deadline.BeforeAnswer(ctx)
-	defer cancel()
-	for pause := firstPause; ; {
-		if err := o.slot.Wait(limited); err != nil {
-			return err
+// answered notes ECS's answer to the call, and says whether to make it again when the instance has room. If not, and without an error,
+// ECS may be at work, and a read has the last word.
+func (o *operation) answered(ctx context.Context, before disk.Reply, err error) (again bool, failed error) {
+	o.role.recent.Changed(o.asked.Disk)
+	code := transport.CodeOf(err)
+	limit, busy := busyCodes[code]
+	answer, judged := refusals[o.asked.Verb][code]
+	switch {
+	case err == nil:
+		o.acceptedAt, o.took = time.Now(), o.age()
+		o.slot.Reply = disk.Reply{Answer: disk.Accepted}
+		o.slot.Accepted()
+		return false, nil
+	case errors.Is(err, transport.ErrNotAdmitted):
+		o.slot.Reply = before
+		return true, nil
+	case busy:
+		o.slot.Reply = before
+		o.slot.Refused(limit)
+		return true, nil
+	case code == boundCode && !o.bound:
+		o.slot.Reply, o.bound = before, true
+		o.slot.Unsent()
+		return true, nil
+	case code == initializingCode: // it ends by itself, and no read shows it
+		o.slot.Reply = before
+		o.slot.Unsent()
+		o.pause = min(max(2*o.pause, firstPause), lastPause)
+		if sleep.For(ctx, o.pause) != nil {
+			return false, err
 		}
-		before := o.slot.Reply
-		o.slot.Reply = noAnswer
-		err := o.call()
-		o.role.recent.Changed(o.asked.Disk)
-		code := transport.CodeOf(err)
-		limit, busy := busyCodes[code]
-		answer, judged := refusals[o.asked.Verb][code]
-		switch {
-		case err == nil:
-			o.acceptedAt, o.took = time.Now(), o.age()
-			o.slot.Reply = disk.Reply{Answer: disk.Accepted}
-			o.slot.Accepted()
-			return nil
-		case errors.Is(err, transport.ErrNotAdmitted):
-			o.slot.Reply = before
-		case busy:
-			o.slot.Reply = before
-			o.slot.Refused(limit)
-		case code == boundCode && !o.bound:
-			o.slot.Reply = before
-			o.bound = true
-			o.slot.Unsent()
-		case code == initializingCode: // it ends by itself, and no read shows it
-			o.slot.Reply = before
-			o.slot.Unsent()
-			select {
-			case <-time.After(pause):
-				pause = min(2*pause, lastPause)
-			case <-limited.Done():
-				return err
-			}
-		case judged:
-			o.slot.Reply = disk.Reply{Answer: answer, Err: err}
-			return nil
-		case disk.KindOf(err) == disk.UnknownOutcome:
-			o.slot.Reply = disk.Reply{Answer: disk.NoAnswer, Err: err}
-			return nil
-		default:
-			o.slot.Reply = disk.Reply{Answer: answerOf(err), Err: err}
-			return err
-		}
+		return true, nil
+	case judged:
+		o.slot.Reply = disk.Reply{Answer: answer, Err: err}
+		return false, nil
+	case disk.KindOf(err) == disk.UnknownOutcome:
+		o.slot.Reply = disk.Reply{Answer: disk.NoAnswer, Err: err}
+		return false, nil
 	}
+	o.slot.Reply = disk.Reply{Answer: answerOf(err), Err: err}
+	return false, err
 }
 
 // answerOf is what an error of a call says that no read follows.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -30,8 +29,8 @@ type taking[T any, ID ~string] struct {
 // take makes it, or finds the one that was made before, and waits until it is
 // taken.
 func (t taking[T, ID]) take(ctx context.Context) (T, error) {
-	executor.Begin(ctx, t.records, t.name)
-	taken, err := executor.Maker[T]{Records: t.records, Name: t.name, Make: t.send, Find: t.look}.Obtain(ctx)
+	t.records.Called(ctx, t.name)
+	taken, err := creation.Maker[T]{Records: t.records, Name: t.name, Make: t.send, Find: t.look}.Obtain(ctx)
 	if err == nil {
 		err = t.matches(taken)
 	}
@@ -72,7 +71,7 @@ func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found boo
 	}
 	switch {
 	case err != nil:
-		return taken, false, executor.Unread(err)
+		return taken, false, creation.NotRead(err)
 	case len(shown) == 0:
 		return taken, false, nil
 	}

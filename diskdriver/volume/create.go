@@ -12,7 +12,6 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/capability"
 	"github.com/topodisk/topodisk/diskdriver/creation"
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
@@ -22,6 +21,7 @@ type order struct {
 	class      params.Class
 	spec       disk.Spec
 	want       disk.Wanted // which a disk that there is has to hold
+	sized      disk.Wanted // of a new one, which holds the source, too
 	candidates []candidate
 	plan       []disk.Attempt
 }
@@ -35,11 +35,24 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err := c.checkCreate(req); err != nil {
 		return nil, err
 	}
-	executor.Begin(ctx, c.creator.creations, req.GetName())
-	response, err := c.creator.create(ctx, req)
+	c.creator.creations.Called(ctx, req.GetName())
+	var made disk.Disk
+	o, err := c.creator.parse(ctx, req)
+	if err == nil {
+		err = c.creator.place(&o, req.GetAccessibilityRequirements())
+	}
+	if err == nil {
+		made, err = c.creator.findOrMake(ctx, o)
+	}
+	if err == nil {
+		made, err = c.creator.finished(ctx, o.spec.Name, made)
+	}
 	if err != nil {
 		return nil, c.creator.conclude(ctx, req.GetName(), err)
 	}
+	c.creator.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
+	response := c.creator.answer(o, made)
+	response.Volume.ContentSource = req.GetVolumeContentSource()
 	return response, nil
 }
 
@@ -54,43 +67,36 @@ type creator struct {
 	temporaries *temporaries
 }
 
-// create finds or makes the disk that a request asks for.
-func (c *creator) create(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	class, err := c.parameters(req)
-	if err != nil {
-		return nil, err
+// parse understands what a request asks for.
+func (c *creator) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o order, err error) {
+	if o.class, err = c.parameters(req); err != nil {
+		return o, err
 	}
-	want, err := size(req, class)
-	if err != nil {
-		return nil, err
+	if o.want, err = size(req, o.class); err != nil {
+		return o, err
 	}
-	from, err := c.source(ctx, req, class)
-	if err != nil {
-		return nil, err
+	o.spec = o.class.Spec(req.GetName(), c.config.ClusterID)
+	o.spec.Tags = o.spec.Tags.And(c.config.ExtraTags)
+	if err := c.fill(ctx, req, &o); err != nil {
+		return o, err
 	}
-	sized, err := c.fitted(ctx, req.GetName(), from, want)
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.zones(req, class, sized)
-	if err != nil {
-		return nil, err
-	}
-	from.into(&o, want)
 	if o.spec.Origin() == disk.OriginEmpty {
 		o.spec.Tags[disk.HistoryTag] = string(disk.HistoryNew)
 	}
-	made, err := c.volumeOf(ctx, o)
+	return o, nil
+}
+
+// place lays out what to try: the class's disk types in the zones allowed.
+func (c *creator) place(o *order, requirement *csi.TopologyRequirement) error {
+	fits, err := disk.Fits(o.class.Choices, o.sized, o.spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if made, err = c.finished(ctx, req.GetName(), made); err != nil {
-		return nil, err
+	if o.candidates, err = c.config.area().candidates(requirement, o.class.Zones); err != nil {
+		return err
 	}
-	c.creations.Update(req.GetName(), time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
-	response := c.answer(o, made)
-	response.Volume.ContentSource = req.GetVolumeContentSource()
-	return response, nil
+	o.plan, err = disk.Plan(fits, zoneCandidates(o.candidates))
+	return err
 }
 
 // finished returns a disk when ECS has finished making it: until then it may
@@ -130,40 +136,47 @@ func (c *creator) conclude(ctx context.Context, name string, refused error) erro
 	case found:
 		return disk.Errorf(disk.Pending, "disk %s was made for this volume, and the call is refused: %w", d.ID, refused)
 	case record.MayExist():
-		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", executor.Remaining(record.Provable()), refused)
+		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", creation.Remaining(record.Provable()), refused)
 	}
 	return refused
 }
 
-// finder is an executor.Maker of the volume's disk that makes none.
-func (c *creator) finder(name string) executor.Maker[disk.Disk] {
-	return executor.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context, proof bool) (disk.Disk, bool, error) {
+// finder is a creation.Maker of the volume's disk that makes none.
+func (c *creator) finder(name string) creation.Maker[disk.Disk] {
+	return creation.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context, proof bool) (disk.Disk, bool, error) {
 		return c.named(ctx, name, proof)
 	}}
 }
 
-// volumeOf finds or makes the disk of an order. What an earlier call has left
-// elsewhere goes first.
-func (c *creator) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
-	made, err := c.obtain(ctx, o)
-	if err != nil && c.isMisplaced(o, made) {
+// findOrMake finds the disk of the name or makes it, and sees that it is the one asked for. What an earlier call has left
+// elsewhere goes first. A disk that is returned with an error has the name, and is not the one asked for.
+func (c *creator) findOrMake(ctx context.Context, o order) (disk.Disk, error) {
+	for left := disk.ID(""); ; {
+		made, err := c.maker(o).Obtain(ctx)
+		if err != nil {
+			return disk.Disk{}, err
+		}
+		mismatch := o.matches(made)
+		switch {
+		case mismatch == nil:
+			if o.spec.CloneOf != "" {
+				c.temporaries.release(ctx, made)
+			}
+			return made, nil
+		case made.ID == left: // a read lags behind
+			return made, disk.Errorf(disk.Pending, "disk %s has just been deleted, and ECS still shows it", left)
+		case left != "", !c.isMisplaced(o, made):
+			return made, mismatch
+		}
 		if err := c.removeMisplaced(ctx, o, made); err != nil {
 			return made, err
 		}
-		left := made.ID
-		if made, err = c.obtain(ctx, o); err != nil && made.ID == left { // a read lags behind
-			err = disk.Errorf(disk.Pending, "disk %s has just been deleted, and ECS still shows it", left)
-		}
+		left = made.ID
 	}
-	if err == nil && o.spec.CloneOf != "" {
-		c.temporaries.release(ctx, made)
-	}
-	return made, err
 }
 
-// obtain finds the disk of the name or makes it. A disk that is returned with
-// an error has the name, and is not the one asked for.
-func (c *creator) obtain(ctx context.Context, o order) (disk.Disk, error) {
+// maker makes the disk of an order by one attempt after the other; that of a copy from a temporary snapshot.
+func (c *creator) maker(o order) creation.Maker[disk.Disk] {
 	attempts := &attempts{disks: c.ecs, refused: c.offers.refuse, order: o, left: o.plan}
 	maker := c.finder(o.spec.Name)
 	maker.Make = attempts.next
@@ -174,11 +187,7 @@ func (c *creator) obtain(ctx context.Context, o order) (disk.Disk, error) {
 			return err
 		}
 	}
-	d, err := maker.Obtain(ctx)
-	if err != nil {
-		return disk.Disk{}, err
-	}
-	return d, o.matches(d)
+	return maker
 }
 
 // checkCreate refuses a request that no driver can ever have made a disk for.
@@ -237,21 +246,6 @@ func size(req *csi.CreateVolumeRequest, class params.Class) (disk.Wanted, error)
 	return want, disk.CheckFormat(want.Least, filesystem, class.MkfsOptions)
 }
 
-// zones lays out what to try: the class's disk types in the zones allowed.
-func (c *creator) zones(req *csi.CreateVolumeRequest, class params.Class, want disk.Wanted) (order, error) {
-	o := order{class: class, want: want, spec: class.Spec(req.GetName(), c.config.ClusterID)}
-	o.spec.Tags = o.spec.Tags.And(c.config.ExtraTags)
-	fits, err := disk.Fits(class.Choices, want, o.spec)
-	if err != nil {
-		return o, err
-	}
-	if o.candidates, err = c.config.area().candidates(req.GetAccessibilityRequirements(), class.Zones); err != nil {
-		return o, err
-	}
-	o.plan, err = disk.Plan(fits, zoneCandidates(o.candidates))
-	return o, err
-}
-
 // attempts are the creates of one volume, one after the other under one client
 // token, until ECS makes a disk or answers anything but OutOfStock or Unfit. What
 // is Unfit in one zone is in all.
@@ -297,7 +291,7 @@ func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk
 	disks = slices.DeleteFunc(disks, func(d disk.Disk) bool { return record.IsDeleted(d.ID) || c.config.Owner.IsOthers(d.Tags) })
 	switch {
 	case err != nil:
-		return disk.Disk{}, false, executor.Unread(err)
+		return disk.Disk{}, false, creation.NotRead(err)
 	case len(disks) == 0:
 		return disk.Disk{}, false, nil
 	case len(disks) == 1:

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/listing"
 	"github.com/topodisk/topodisk/diskdriver/params"
@@ -70,7 +69,7 @@ func scriptedController(s *scripted) *Controller {
 
 // firstCall is the context of a caller that can prove that there is no disk.
 func firstCall(t *testing.T) context.Context {
-	return metadata.NewIncomingContext(t.Context(), metadata.Pairs(executor.FirstCallKey, "true"))
+	return metadata.NewIncomingContext(t.Context(), metadata.Pairs(creation.FirstCallKey, "true"))
 }
 
 // inZones asks for 20 GiB of cloud_ssd or cloud_auto.

@@ -45,15 +45,10 @@ func TestOnlyWhatNobodyHasWrittenToIsMisplaced(t *testing.T) {
 			if strings.HasPrefix(name, "for several nodes, ") {
 				req.Parameters = map[string]string{"type": "cloud_auto", "multiAttach": "true"}
 			}
-			params, err := c.parameters(req)
-			if err != nil {
-				t.Fatal(err)
+			o, err := c.parse(t.Context(), req)
+			if err == nil {
+				err = c.place(&o, req.GetAccessibilityRequirements())
 			}
-			want, err := size(req, params)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o, err := c.zones(req, params, want)
 			if err != nil {
 				t.Fatal(err)
 			}

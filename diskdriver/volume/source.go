@@ -104,14 +104,28 @@ func (c *creator) afterwards(ctx context.Context, name string, refused error) er
 	return err
 }
 
-// fitted is the size of what is made from a source. A copy that was made before
+// fill has an order's volume be made from what the request names, and be large enough for it. A copy that was made before
 // its source grew is what was asked for, so a repeated call looks for it.
-func (c *creator) fitted(ctx context.Context, name string, from source, want disk.Wanted) (disk.Wanted, error) {
-	sized, err := from.fit(want)
-	if err != nil && from.volume != "" {
-		return want, c.afterwards(ctx, name, err)
+func (c *creator) fill(ctx context.Context, req *csi.CreateVolumeRequest, o *order) error {
+	from, err := c.source(ctx, req, o.class)
+	if err != nil {
+		return err
 	}
-	return sized, err
+	sized, err := from.fit(o.want)
+	if err != nil && from.volume != "" {
+		sized, err = o.want, c.afterwards(ctx, req.GetName(), err)
+	}
+	if err != nil {
+		return err
+	}
+	o.sized, o.spec.SnapshotID = sized, string(from.snapshot)
+	if from.volume == "" {
+		o.want = sized
+		return nil
+	}
+	o.spec.CloneOf = from.volume // which may have grown since the copy was made
+	o.spec.Tags[disk.CloneTag] = string(from.volume)
+	return nil
 }
 
 // fit makes the size hold the source. A smaller one is OutOfRange (CSI spec,
@@ -124,15 +138,4 @@ func (s source) fit(want disk.Wanted) (disk.Wanted, error) {
 		return want, disk.Errorf(disk.OutOfRange, "capacity_range: the source has %d GiB, and a volume made from it has no less; asked for is %s", s.size, want)
 	}
 	return want, nil
-}
-
-// into puts the source into an order, which asked for the size of the source or
-// for one of its own.
-func (s source) into(o *order, asked disk.Wanted) {
-	o.spec.SnapshotID = string(s.snapshot)
-	if s.volume != "" {
-		o.spec.CloneOf = s.volume
-		o.spec.Tags[disk.CloneTag] = string(s.volume)
-		o.want = asked // the source may have grown since the copy was made
-	}
 }

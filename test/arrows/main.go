@@ -43,11 +43,8 @@ var rules = map[string]rule{
 	"diskdriver/params":     {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/listing":    {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/capability": {allowed: []string{module + "/diskdriver/disk", csiSpec}},
-	"diskdriver/creation":   {allowed: []string{module + "/diskdriver/disk"}},
-	"diskdriver/creation/executor": {
-		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/creation", grpc + "/metadata", grpc + "/peer"},
-	},
-	"diskdriver/health": {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
+	"diskdriver/creation":   {allowed: []string{module + "/diskdriver/disk", grpc + "/metadata", grpc + "/peer"}},
+	"diskdriver/health":     {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
 	"diskdriver/snapshot": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params",
 			module + "/topology", csiSpec, protobuf, klog},
@@ -125,7 +122,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs", module + "/diskdriver/internal", ecsSDK, prometheus},
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/ecs", module + "/diskdriver/internal", module + "/internal/sleep",
+			ecsSDK, prometheus},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/ecs/credentials": {

@@ -69,7 +69,7 @@ func (a *shared) run(windows int) {
 				time.Sleep(start)
 				for ctx.Err() == nil {
 					since := time.Now()
-					err := l.Do(ctx, func() error { return a.call(latency + rand.N(latency/2)) })
+					err := do(ctx, l, func() error { return a.call(latency + rand.N(latency/2)) })
 					a.note(i, time.Since(since), err)
 				}
 			})

@@ -65,33 +65,41 @@ func New(action string, concurrency int, waits Waits) *Limiter {
 	return &Limiter{action: action, waits: waits, windows: windows{concurrency: concurrency}}
 }
 
-// Do makes a call when ECS is likely to accept it, again and again as long as
-// its error has Kind Throttled and ctx has not ended. Nothing else is retried.
-// When ctx ends before a call was accepted, the error has Kind Throttled, or
-// Unreachable if other calls in flight were all that it waited for.
-func (l *Limiter) Do(ctx context.Context, call func() error) error {
-	arrival := l.arrive()
-	var refusal error
-	for {
-		p, err := l.acquire(ctx, arrival)
-		if err != nil {
-			return l.timedOut(refusal, err)
-		}
-		err = l.once(p, call)
-		if err == nil || disk.KindOf(err) != disk.Throttled {
-			return err
-		}
-		refusal = err
-	}
+// Turn is the place of one call in the order in which calls came. The call keeps it for as long as ECS throttles it.
+type Turn struct {
+	limiter *Limiter
+	arrival int
+	permit  permit
+	granted bool  // the call may be sent
+	refusal error // of the last try
 }
 
-// once makes a call with a permit, and gives that back even if the call panics.
-func (l *Limiter) once(p permit, call func() error) error {
-	v := noAnswer
-	defer func() { l.release(p, v) }()
-	err := call()
-	v = verdictOn(err)
-	return err
+// Arrive gives a call its place. Then Wait and Done take turns until Done says that it was the last; Leave comes at the end, whatever it is.
+func (l *Limiter) Arrive() *Turn { return &Turn{limiter: l, arrival: l.arrive()} }
+
+// Wait returns nil when ECS is likely to accept the call. When ctx ends before, the error has Kind Throttled, or
+// Unreachable if other calls in flight were all that was waited for.
+func (t *Turn) Wait(ctx context.Context) (err error) {
+	if t.permit, err = t.limiter.acquire(ctx, t.arrival); err != nil {
+		return t.limiter.timedOut(t.refusal, err)
+	}
+	t.granted = true
+	return nil
+}
+
+// Done notes what became of the call, and says whether it is to be sent again, after Wait: its error has Kind Throttled. Nothing else is
+// repeated.
+func (t *Turn) Done(err error) (again bool) {
+	t.granted, t.refusal = false, err
+	t.limiter.release(t.permit, verdictOn(err))
+	return err != nil && disk.KindOf(err) == disk.Throttled
+}
+
+// Leave ends a call that has panicked. It does nothing after Done.
+func (t *Turn) Leave() {
+	if t.granted {
+		t.limiter.release(t.permit, noAnswer)
+	}
 }
 
 var errNoTime = errors.New("the caller's time ends before the next call may be sent")

@@ -43,7 +43,7 @@ func TestRefusalsByChanceAreSoonForgotten(t *testing.T) {
 					for time.Since(began) < periods*period {
 						since := time.Since(began)
 						all.Go(func() {
-							_ = l.Do(context.Background(), call)
+							_ = do(context.Background(), l, call)
 							took := time.Since(began) - since
 							if after := since % period; since > period && after > recovery && after < period-refusing-most && took > most {
 								t.Errorf("a call of %v after the last refusal took %v", after, took)

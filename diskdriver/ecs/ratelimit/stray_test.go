@@ -56,7 +56,7 @@ func TestAStrayRefusalCostsSeconds(t *testing.T) {
 							var all sync.WaitGroup
 							for range operations {
 								all.Go(func() {
-									if err := l.Do(t.Context(), s.call); err != nil {
+									if err := do(t.Context(), l, s.call); err != nil {
 										t.Error(err)
 									}
 								})
@@ -119,7 +119,7 @@ func TestTooManyAtOnceIsNoWindow(t *testing.T) {
 				var all sync.WaitGroup
 				for range operations {
 					all.Go(func() {
-						if err := l.Do(t.Context(), e.call); err != nil {
+						if err := do(t.Context(), l, e.call); err != nil {
 							t.Error(err)
 						}
 					})

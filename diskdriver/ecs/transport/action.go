@@ -9,6 +9,8 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // Action is one operation of the ECS API, with the SDK's types of its requests
@@ -96,42 +98,35 @@ func read[Q requests.AcsRequest, R responses.AcsResponse](
 	return Action[Q, R]{action{name, false, timeout, proof}, newRequest, newReply}
 }
 
-// Send makes one call and waits out throttling. fill is called for every try with
+// Send makes one call, again and again while ECS throttles it. fill is called for every try with
 // a fresh request, for the SDK keeps in a request what it signed. The errors are
-// those of the tables in codes.go.
+// those of the tables in codes.go, ErrSuspended and ErrNotAdmitted.
 func (a Action[Q, R]) Send(ctx context.Context, s *Session, fill func(Q)) (R, error) {
-	return a.SendAdmitted(ctx, s, admitAll{}, fill)
-}
-
-// SendAdmitted is Send for a call that has to be admitted at the moment when ECS's
-// limits have room for it. The error is ErrNotAdmitted if it isn't.
-func (a Action[Q, R]) SendAdmitted(ctx context.Context, s *Session, admission Admission, fill func(Q)) (R, error) {
-	var reply R
-	err := s.send(ctx, a.action, admission, func() (requests.AcsRequest, responses.AcsResponse) {
+	var reply, none R
+	fresh := func() (requests.AcsRequest, responses.AcsResponse) {
 		request := a.newRequest()
 		fill(request)
 		reply = a.newReply()
 		return request, reply
-	})
-	if err != nil {
-		var none R
-		return none, err
 	}
-	return reply, nil
+	limited, cancel := deadline.BeforeAnswer(ctx)
+	defer cancel()
+	turn := s.limiters[a.Name].Arrive()
+	defer turn.Leave()
+	for {
+		if err := turn.Wait(limited); err != nil {
+			return none, err
+		}
+		err := s.try(ctx, a.action, fresh)
+		again := turn.Done(err)
+		switch {
+		case err == nil:
+			return reply, nil
+		case !again:
+			return none, err
+		}
+	}
 }
-
-// Admission decides on a call at the moment when it could be sent.
-type Admission interface {
-	// Start says whether the call may be sent now, and counts it if so.
-	Start() bool
-	// Unsent takes that back: the call was throttled, or never reached ECS.
-	Unsent()
-}
-
-type admitAll struct{}
-
-func (admitAll) Start() bool { return true }
-func (admitAll) Unsent()     {}
 
 // isWhole says whether a reply holds what was asked for: ECS's gateway may answer
 // 200 with nothing in it. An ID must not be empty, and a list must be there, for

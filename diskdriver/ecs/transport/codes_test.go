@@ -303,13 +303,12 @@ func TestNothingElseIsRetried(t *testing.T) {
 			continue
 		}
 		l := ratelimit.New(a.action.Name, callsInFlight, ratelimit.Waits{Begun: func() {}, Ended: func(time.Duration) {}})
-		tries := 0
-		err := l.Do(t.Context(), func() error {
-			tries++
-			return &disk.Error{Kind: a.want}
-		})
-		if tries != 1 || disk.KindOf(err) != a.want || l.Throttled() {
-			t.Errorf("%s: %d tries, error %v, throttled %v", a.code, tries, err, l.Throttled())
+		turn := l.Arrive()
+		if err := turn.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if turn.Done(&disk.Error{Kind: a.want}) || l.Throttled() {
+			t.Errorf("%s: it is sent again, or throttled: %v", a.code, l.Throttled())
 		}
 	}
 }

@@ -30,7 +30,6 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
-	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/suspension"
 )
 
@@ -82,6 +81,22 @@ type Session struct {
 	transport *Transport
 	keys      credentials.Provider
 	limiters  map[string]*ratelimit.Limiter // by the action's name
+	admission Admission                     // nil: every call may be sent when ECS's limits have room for it
+}
+
+// Admission decides on a call at the moment when ECS's limits have room for it.
+type Admission interface {
+	// Start says whether the call may be sent now, and counts it if so.
+	Start() bool
+	// Unsent takes that back: the call was throttled, or never reached ECS.
+	Unsent()
+}
+
+// Admitted returns a Session whose calls end with ErrNotAdmitted if they are not admitted.
+func (s *Session) Admitted(by Admission) *Session {
+	admitted := *s
+	admitted.admission = by
+	return &admitted
 }
 
 // Session returns a Session whose calls the keys sign. It calls nothing.
@@ -106,27 +121,6 @@ var ErrSuspended = disk.Errorf(disk.Pending, "%w, for the driver did not run for
 // build makes a fresh request, and what its reply is read into.
 type build func() (requests.AcsRequest, responses.AcsResponse)
 
-// send makes one call, again and again while it is throttled.
-func (s *Session) send(ctx context.Context, a action, admission Admission, build build) error {
-	limited, cancel := deadline.BeforeAnswer(ctx)
-	defer cancel()
-	return s.limiters[a.Name].Do(limited, func() error {
-		if a.mutates && suspension.Happened(ctx) {
-			return ErrSuspended
-		}
-		if !admission.Start() {
-			return ErrNotAdmitted
-		}
-		began := time.Now()
-		err := s.try(ctx, a, build)
-		s.transport.metrics.observe(a.Name, err, time.Since(began))
-		if kind := disk.KindOf(err); kind == disk.Throttled || kind == disk.Unreachable {
-			admission.Unsent()
-		}
-		return err
-	})
-}
-
 // renewer is a source of credentials that gets new ones if ECS refuses those
 // that it gave.
 type renewer interface {
@@ -135,7 +129,20 @@ type renewer interface {
 
 // try makes one call, once; or twice, if ECS refuses the keys and there are
 // newer ones. A call whose keys were refused had no effect.
-func (s *Session) try(ctx context.Context, a action, build build) error {
+func (s *Session) try(ctx context.Context, a action, build build) (err error) {
+	switch {
+	case a.mutates && suspension.Happened(ctx):
+		return ErrSuspended
+	case s.admission != nil && !s.admission.Start():
+		return ErrNotAdmitted
+	}
+	began := time.Now()
+	defer func() {
+		s.transport.metrics.observe(a.Name, err, time.Since(began))
+		if kind := disk.KindOf(err); s.admission != nil && (kind == disk.Throttled || kind == disk.Unreachable) {
+			s.admission.Unsent()
+		}
+	}()
 	keys, err := s.keys.Get(ctx)
 	if err != nil {
 		return noKeys(a, err)
@@ -172,44 +179,41 @@ func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, b
 	return err
 }
 
-// once makes one call with a fresh request, for the SDK keeps in a request what it has encoded.
+// once makes one call with a fresh request, for the SDK keeps in a request what it has encoded. The SDK needs a deep
+// stack: it gets one of its own, for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
 func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build, expires bool) error {
 	call, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	w := &wire{ctx: call, keys: keys, signature: t.config.Signature, shared: t.shared, clock: &t.clock, expires: expires}
 	request, reply := build()
-	if err := t.exchange(w, request, reply); err != nil {
-		return w.failure(ctx, a, err)
+	ended := make(chan error, 1)
+	go func() { ended <- t.exchange(w, request, reply) }()
+	err := <-ended
+	if err == nil && !a.isWhole(reply) {
+		err = errHollow
 	}
-	if !a.isWhole(reply) {
-		return w.failure(ctx, a, errHollow)
+	if err != nil {
+		return w.failure(ctx, a, err)
 	}
 	return nil
 }
 
-// exchange sends a request and reads its reply. An odd reply makes the SDK panic, which is an error here. The SDK needs a deep
-// stack: it gets one of its own, for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
-func (t *Transport) exchange(w *wire, request requests.AcsRequest, reply responses.AcsResponse) error {
-	ended := make(chan error, 1)
-	go func() {
-		defer func() {
-			if recover() != nil {
-				ended <- errUnreadable
-			}
-		}()
-		unsigned, err := t.encode(request)
-		if err != nil {
-			ended <- err
-			return
+// exchange sends a request and reads its reply. An odd reply makes the SDK panic, which is an error here.
+func (t *Transport) exchange(w *wire, request requests.AcsRequest, reply responses.AcsResponse) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errUnreadable
 		}
-		response, err := w.RoundTrip(unsigned) //nolint:bodyclose // Unmarshal closes it
-		if err != nil {
-			ended <- err
-			return
-		}
-		ended <- responses.Unmarshal(reply, response, "JSON")
 	}()
-	return <-ended
+	unsigned, err := t.encode(request)
+	if err != nil {
+		return err
+	}
+	response, err := w.RoundTrip(unsigned) //nolint:bodyclose // Unmarshal closes it
+	if err != nil {
+		return err
+	}
+	return responses.Unmarshal(reply, response, "JSON")
 }
 
 // encode returns the HTTP request of a request of the SDK's. All fields of the requests that are made here belong into the query.

@@ -1,6 +1,4 @@
-// Package executor carries out the steps of package creation: it finds the disk or
-// snapshot of a CSI name, or creates it, with functions of its caller that call ECS.
-package executor
+package creation
 
 import (
 	"context"
@@ -11,7 +9,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -20,10 +17,10 @@ import (
 // anybody. Then none is looked for, and a refusal is final at once.
 const FirstCallKey = "topodisk-first-call"
 
-// Begin tells the Records of a call for a name: who makes it, and whether it
+// Called tells the Record of a name of a call: who makes it, and whether it
 // comes with that proof. A sidecar keeps one connection, and ends when another
 // leads, so the connection tells the processes of callers apart.
-func Begin(ctx context.Context, records *creation.Table, name string) {
+func (t *Table) Called(ctx context.Context, name string) {
 	var caller any
 	if from, ok := peer.FromContext(ctx); ok {
 		caller = from.Addr // every connection has a value of its own
@@ -31,40 +28,46 @@ func Begin(ctx context.Context, records *creation.Table, name string) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(FirstCallKey)
 	first := len(values) == 1 && values[0] == "true"
-	records.Begin(name, caller, first, time.Now())
+	t.Begin(name, caller, first, time.Now())
 }
 
 // Maker makes one thing of a CSI name, once: a disk, a snapshot or a group of
 // snapshots.
 type Maker[T any] struct {
-	Records *creation.Table
+	Records *Table
 	Name    string // by which the Record and the client token go
 	// Find looks for what an earlier call has made. None is no error. With proof it must be certain that one would be shown.
 	Find func(ctx context.Context, proof bool) (made T, found bool, err error)
 	// Prepare gets what the first create needs; nil: nothing.
 	Prepare func(ctx context.Context) error
 	// Make sends a create. Refused without an error says that the next one differs.
-	Make func(ctx context.Context, token disk.Token) (made T, answer creation.Answer, err error)
+	Make func(ctx context.Context, token disk.Token) (made T, answer Answer, err error)
 }
 
 // Obtain finds the thing, or makes it.
 func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 	var none T
-	var seen creation.Sight
+	var seen Sight
 	var unread, cause error // why nothing could be seen; why the token is used
+	making := false
+	defer func() {
+		if making { // it has panicked
+			m.answered(Unclear)
+		}
+	}()
 	for {
 		record := m.Records.Of(m.Name, time.Now())
 		switch record.Next(time.Now(), seen) {
-		case creation.Look:
+		case Look:
 			made, found, err := m.Look(ctx)
 			if found || err != nil && !isListDenied(err) {
 				return made, err
 			}
-			seen, unread = creation.NoneShown, err
+			seen, unread = NoneShown, err
 			if err != nil {
-				seen = creation.Hidden
+				seen = Hidden
 			}
-		case creation.Make:
+		case Make:
 			if m.Prepare != nil {
 				if err := m.Prepare(ctx); err != nil {
 					return none, err
@@ -72,16 +75,19 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 				m.Prepare = nil // it may have taken long
 				continue
 			}
-			made, answer, err := m.send(ctx, record.Token(m.Name))
-			tokenUsed := answer == creation.Used || answer == creation.Unseen
-			if answer == creation.Made || err != nil && !tokenUsed {
+			making = true
+			made, answer, err := m.Make(ctx, record.Token(m.Name))
+			making = false
+			m.answered(answer)
+			tokenUsed := answer == Used || answer == Unseen
+			if answer == Made || err != nil && !tokenUsed {
 				return made, err
 			}
 			cause = err
 			if tokenUsed {
-				seen = creation.Unread
+				seen = Unread
 			}
-		case creation.Wait:
+		case Wait:
 			if unread != nil {
 				return none, unread
 			}
@@ -90,26 +96,20 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 	}
 }
 
+// answered reports the answer to a create.
+func (m Maker[T]) answered(a Answer) {
+	m.Records.Update(m.Name, time.Now(), func(r *Record) { r.Answered(time.Now(), a) })
+}
+
 // Look looks for the thing, and reports what that has shown.
 func (m Maker[T]) Look(ctx context.Context) (T, bool, error) {
 	left := time.Now()
 	record := m.Records.Of(m.Name, left)
 	made, found, err := m.Find(ctx, record.Proves(left))
 	if err == nil {
-		m.Records.Update(m.Name, time.Now(), func(r *creation.Record) { r.Looked(left, found) })
+		m.Records.Update(m.Name, time.Now(), func(r *Record) { r.Looked(left, found) })
 	}
 	return made, found, err
-}
-
-// send sends a create, and reports its answer.
-func (m Maker[T]) send(ctx context.Context, token disk.Token) (made T, answer creation.Answer, err error) {
-	answer = creation.Unclear // as a panic leaves it
-	defer func() {
-		m.Records.Update(m.Name, time.Now(), func(r *creation.Record) { r.Answered(time.Now(), answer) })
-	}()
-	made, got, err := m.Make(ctx, token)
-	answer = got
-	return made, answer, err
 }
 
 // notInSight is the answer while what was made under a used token may show yet.
@@ -124,9 +124,9 @@ func notInSight(provable time.Time, cause error) error {
 // Remaining is the time until a moment, for an error message.
 func Remaining(until time.Time) time.Duration { return time.Until(until).Round(time.Second) }
 
-// Unread is the error of a search for what an earlier call may have made.
+// NotRead is the error of a search for what an earlier call may have made.
 // Whatever its reason, the outcome of that call is not known.
-func Unread(err error) error {
+func NotRead(err error) error {
 	if disk.KindOf(err) == disk.Denied {
 		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("it may have been made before, and looking for it needs a permission that the credentials lack: %w", err)}
 	}
