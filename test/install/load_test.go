@@ -88,6 +88,10 @@ func (l *load) claim(ctx context.Context, name string) error {
 	return l.drop(ctx, name)
 }
 
+// formatted is how long a Pod may take until it runs whose disk the version before has made: the present one reads such a disk to its end
+// before it formats it, which took up to four minutes beside other clusters.
+const formatted = 10 * time.Minute
+
 func (l *load) claimWithPod(ctx context.Context, name string) error {
 	if err := l.scene.MakeClaim(ctx, lab.Claim(namespace, name, className, "20Gi")); err != nil {
 		return err
@@ -95,7 +99,7 @@ func (l *load) claimWithPod(ctx context.Context, name string) error {
 	if err := l.scene.makePod(ctx, name, name); err != nil {
 		return err
 	}
-	if _, err := l.scene.AwaitRunning(ctx, namespace, name, late); err != nil {
+	if _, err := l.scene.AwaitRunning(ctx, namespace, name, formatted); err != nil {
 		return err
 	}
 	if err := l.scene.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
