@@ -259,8 +259,8 @@ func TestACallThatIsNotSentCostsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if crowd(t, a, l, 10); l.windows.sent != 10 || l.inFlight != 0 {
-			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", l.windows.sent, l.inFlight)
+		if crowd(t, a, l, 10); l.windows.accepted != 10 || l.inFlight != 0 {
+			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", l.windows.accepted, l.inFlight)
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestAWallClockSetBackDelaysNoCall(t *testing.T) {
 				w.accept(s)
 			}
 		}
-		for name, at := range map[string]time.Time{"opens": w.opens, "late": w.late, "after": w.after, "by": w.by, "notBefore": w.notBefore} {
+		for name, at := range map[string]time.Time{"opens": w.opens, "filled": w.filled, "since": w.since, "notBefore": w.notBefore} {
 			if !at.IsZero() && !strings.Contains(at.String(), " m=") {
 				t.Fatalf("after %v %s has no monotonic reading: %v", now.Sub(began), name, at)
 			}

@@ -50,7 +50,7 @@ func TestAStrayRefusalCostsSeconds(t *testing.T) {
 							if known {
 								learn(t, l)
 							}
-							time.Sleep(time.Until(minuteOf(time.Now()).Add(time.Minute + offset)))
+							time.Sleep(time.Until(time.Now().Truncate(window).Add(time.Minute + offset)))
 							s := &stray{refuse: n, with: throttled}
 							began := time.Now()
 							var all sync.WaitGroup
