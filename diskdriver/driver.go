@@ -1,7 +1,3 @@
-// Package diskdriver is a CSI plugin (container-storage-interface, v1) for ECS
-// disks: gRPC comes in, calls of package disk's nouns go out. It decides which
-// zones and disk types to try, and when a disk is the one asked for; how ECS is
-// called is the business of whoever implements Disks and Cloud.
 package diskdriver
 
 import (

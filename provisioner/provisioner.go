@@ -1,8 +1,3 @@
-// Package provisioner turns PersistentVolumeClaims into CreateVolume calls and
-// PersistentVolumes, and Released PersistentVolumes into DeleteVolume calls.
-// It runs beside its CSI driver, in the same Pod, on one unix socket.
-//
-// Package claim provisions, package deletion deletes. A Controller wires and runs both, with the caches and the journal that they share.
 package provisioner
 
 import (
