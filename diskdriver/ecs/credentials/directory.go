@@ -46,12 +46,9 @@ func (n FileNames) pairs() []pair {
 	return []pair{{n.ID, n.Secret}}
 }
 
-// How long changed files must stay as they are until they are used, where
-// nothing else shows that they belong together.
-const (
-	settleWhole = time.Second      // everything changed: the last write may still be under way
-	settleHalf  = 10 * time.Second // something did not: the rest of a rotation may follow
-)
+// settle is how long changed files must stay as they are until they are used, where
+// nothing else shows that they belong together: the rest of a rotation may follow.
+const settle = 10 * time.Second
 
 // largestFile is more than any key or token has.
 const largestFile = 64 << 10
@@ -63,9 +60,8 @@ const largestFile = 64 << 10
 //
 // An ID is never signed with the secret of another. Kubernetes replaces all
 // files of a volume at once, and then the new ones count at once. Where files
-// are written one after another, the old keys stay in use until all have
-// changed and nothing has for a second; a change of some files alone counts
-// after ten seconds. While files are missing or can't be read, the old keys
+// are written one after another, the old keys stay in use until nothing has
+// changed for ten seconds. While files are missing or can't be read, the old keys
 // stay in use and the log says why, once.
 type directory struct {
 	path    string
@@ -121,20 +117,10 @@ func (d *directory) adopt(read Keys, atOnce bool, now time.Time) {
 	if read != d.next {
 		d.next, d.since = read, now
 	}
-	settle := settleHalf
-	if replaces(d.current, read) {
-		settle = settleWhole
-	}
 	if atOnce || d.current == (Keys{}) || now.Sub(d.since) >= settle {
 		d.current, d.next = read, Keys{}
 		d.metrics.renewed(time.Time{})
 	}
-}
-
-// replaces says whether nothing of the old keys is left in the new ones.
-func replaces(old, read Keys) bool {
-	return old.AccessKeyID != read.AccessKeyID && old.AccessKeySecret != read.AccessKeySecret &&
-		(old.SecurityToken != read.SecurityToken || old.SecurityToken == "")
 }
 
 // read returns the keys in the files, and whether they were put there at once.
