@@ -143,7 +143,7 @@ func TestTextsAreInTheCode(t *testing.T) {
 		"../diskdriver/disk/instance.go":           {"can't attach disks of type %s"},
 		"../diskdriver/disk/plan.go":               {"the node takes none of the disk types"},
 		"../diskdriver/attachment/plan.go":         {"the disk is attached to %s, and is not taken away"},
-		"../diskdriver/creation/executor":          {"a permission that the credentials lack"},
+		"../diskdriver/creation":                   {"a permission that the credentials lack"},
 		"../diskdriver/disk":                       {"of %d GiB"},
 		"../diskdriver/volume":                     {"can't be used yet"},
 		"../topology/node.go":                      {"name different zones; they must agree"},
