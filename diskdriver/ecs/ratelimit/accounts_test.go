@@ -97,7 +97,7 @@ func TestClientsShareAnAccount(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.clients, " clients, ", test.limit, " calls, from ", test.phase), func(t *testing.T) {
 			var ratios []float64
-			for range 5 {
+			for run := 0; run < 5 && (run == 0 || test.clients >= 20); run++ {
 				synctest.Test(t, func(t *testing.T) {
 					a := &shared{limit: test.limit, phase: test.phase, clients: test.clients, callers: 2 * test.limit / test.clients}
 					ratios = append(ratios, a.check(t))
