@@ -66,7 +66,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	if o.showVersion {
 		return o, nil
 	}
-	if err := o.deprecated(flags, out); err != nil {
+	if err := o.replace(flags, out); err != nil {
 		return nil, err
 	}
 	var err error
@@ -139,17 +139,20 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	o.log.AddFlags(f)
 	f.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	f.StringVar(&o.featureGates, "feature-gates", "", "of "+strings.Join(gateNames(), ", ")+", each as NAME=true|false")
-	f.StringVar(&o.provisioner, "provisioner", "", "deprecated: the driver reports its name; a driver of another name is refused")
-	f.StringVar(&o.metricsAddress, "metrics-address", "", "deprecated: use --http-endpoint")
-	f.BoolVar(&o.leaderElection, "enable-leader-election", false, "deprecated: use --leader-election")
-	f.StringVar(&o.leaderElectionType, "leader-election-type", "", "deprecated: leases are the only kind")
-	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: the wait for the socket has no limit")
+	f.StringVar(&o.provisioner, "provisioner", "", "")
+	f.StringVar(&o.metricsAddress, "metrics-address", "", "")
+	f.BoolVar(&o.leaderElection, "enable-leader-election", false, "")
+	f.StringVar(&o.leaderElectionType, "leader-election-type", "", "")
+	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "")
 	for name, without := range idle {
-		f.String(name, "", "deprecated: "+without)
+		f.String(name, "", "")
 		if switches[name] {
 			f.Lookup(name).NoOptDefVal = "true"
 		}
-		_ = f.MarkHidden(name)
+		_ = f.MarkDeprecated(name, "it does nothing: "+without)
+	}
+	for name, instead := range replaced {
+		_ = f.MarkDeprecated(name, instead)
 	}
 	for name, why := range refused {
 		f.String(name, "", "refused: "+why)
@@ -190,6 +193,15 @@ const logFlushInterval = 5 * time.Second
 // too late.
 const capacityQPS, capacityBurst = 10, 20
 
+// replaced are flags of csi-provisioner that are accepted for old manifests, and what stands for them.
+var replaced = map[string]string{
+	"provisioner":            "the driver reports its name; a driver of another name is refused",
+	"connection-timeout":     "there is no limit to the wait for the socket",
+	"enable-leader-election": "use --leader-election",
+	"leader-election-type":   "leases are the only kind",
+	"metrics-address":        "use --http-endpoint",
+}
+
 // idle are flags of csi-provisioner that have no effect, and why.
 var idle = map[string]string{
 	"automaxprocs":              "the Go runtime keeps to the container's processor limit by itself",
@@ -222,24 +234,8 @@ var refused = map[string]string{
 
 const centralAlone = "one provisioner serves the whole cluster, not one on each node; run it in a Deployment without the flag"
 
-// deprecated warns of each flag that is only accepted for old manifests.
-func (o *options) deprecated(flags *pflag.FlagSet, out io.Writer) error {
-	for name, instead := range map[string]string{
-		"provisioner":            "the driver reports its name",
-		"connection-timeout":     "there is no limit to the wait for the socket",
-		"enable-leader-election": "use --leader-election",
-		"leader-election-type":   "leases are the only kind",
-		"metrics-address":        "use --http-endpoint",
-	} {
-		if flags.Changed(name) {
-			fmt.Fprintf(out, "disk-provisioner: --%s is deprecated: %s\n", name, instead)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(idle)) {
-		if flags.Changed(name) {
-			fmt.Fprintf(out, "disk-provisioner: --%s does nothing: %s\n", name, idle[name])
-		}
-	}
+// replace does what the flags of old manifests ask for, or says why it can't be done.
+func (o *options) replace(flags *pflag.FlagSet, out io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
 		if flag := flags.Lookup(name); flag.Changed && flag.Value.String() != "false" {
 			return fmt.Errorf("--%s=%s: %s", name, flag.Value, refused[name])

@@ -216,7 +216,7 @@ func TestAllFlagsOfCSIProvisionerAreAccepted(t *testing.T) {
 
 func TestIgnoredFlagsSayWhy(t *testing.T) {
 	for flag, want := range map[string]string{
-		"--automaxprocs":                            "--automaxprocs does nothing: the Go runtime",
+		"--automaxprocs":                            "--automaxprocs has been deprecated, it does nothing: the Go runtime",
 		"--log-json-info-buffer-size=1k":            "the log is not buffered",
 		"--capacity-for-immediate-binding":          "WaitForFirstConsumer only",
 		"--kube-api-capacity-qps 7":                 "at 10 a second",

@@ -91,6 +91,9 @@ var (
 	flagDefault = regexp.MustCompile(` \(default (.*)\)$`)
 )
 
+// zeroes are the defaults that help leaves out, by the type that it names; a switch has none.
+var zeroes = map[string]string{"": "`false`", "int": "`0`", "float": "`0`", "float32": "`0`", "duration": "`0s`"}
+
 // Flags holds the section of a page that has the command for a heading against a table of the flags in its help. With
 // -update it writes the section, which must be there.
 func Flags(t testing.TB, page, command, help string) {
@@ -103,9 +106,12 @@ func Flags(t testing.TB, page, command, help string) {
 		if match == nil {
 			continue
 		}
-		meaning, fallback := match[3], ""
+		meaning, fallback := match[3], zeroes[match[2]]
 		if found := flagDefault.FindStringSubmatch(meaning); found != nil {
 			meaning, fallback = strings.TrimSuffix(meaning, found[0]), "`"+strings.Trim(found[1], `"`)+"`"
+		}
+		if match[1] == "help" {
+			fallback = ""
 		}
 		fmt.Fprintf(&made, "| `--%s` | %s | %s |\n", match[1], fallback, strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(meaning))
 		rows++
