@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	stageOf = regexp.MustCompile(`(?m)^(?:stage|beside) ([a-z0-9-]+) make `)
+	stageOf = regexp.MustCompile(`(?m)^ *(?:stage|quiet|beside) ([a-z0-9-]+) make `)
 	needOf  = regexp.MustCompile(`(?s)for need in (.*?); do`)
 	packOf  = regexp.MustCompile(`missing\+=\(([a-z0-9-]+)\)`)
 )
