@@ -7,14 +7,16 @@
 // same end (CSI spec, "Timeouts" and the idempotency of each call). Beyond that:
 //
 //   - CreateVolume answers with a code that callers take for the end of it only if
-//     no disk of the name exists, nor will come to exist (package creation).
+//     no disk of the name exists, nor will come to exist; but for AlreadyExists,
+//     which names the one that does (package creation).
 //   - ControllerPublishVolume is OK only when ECS shows the attachment, and
 //     ControllerUnpublishVolume only when ECS has shown or said that the instance
 //     hasn't the disk, and no call can attach it any more (package attachment).
 //   - A disk that another instance uses is left there. What is another cluster's
 //     is neither changed nor deleted (disk.Owner).
 //   - A node formats a disk only if it was made empty and was never attached
-//     before, and no byte speaks against it (package node).
+//     before, and no byte speaks against it; or if every byte was read and is zero
+//     (package node).
 //
 // # What may fail
 //

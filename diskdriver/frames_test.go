@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/topodisk/topodisk/diskdriver/ecs"
-	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -57,15 +55,7 @@ func TestFewFunctionsLieBetweenAHandlerAndTheSDK(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &stacks{RoundTripper: sim, of: map[string][]string{}}
-		client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: cluster, Transport: s, Credentials: credentials.Static(credentials.Keys{AccessKeyID: "k", AccessKeySecret: "s"})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster}, client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		live(t, d, "v-0", "i-0")
+		live(t, driverOn(t, s), "v-0", "i-0")
 		for action, most := range map[string]int{"CreateDisk": 9, "DeleteDisk": 9, "ResizeDisk": 9, "TagResources": 9, "AttachDisk": 10, "DetachDisk": 11} {
 			if own := s.of[action]; len(own) == 0 || len(own) > most {
 				t.Errorf("%s: %d functions, want at most %d: %s", action, len(own), most, strings.Join(own, " "))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -101,14 +102,7 @@ func (p pace) run(t *testing.T, seed uint64) outlay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: cluster, Transport: sim, Credentials: credentials.Static(credentials.Keys{AccessKeyID: "k", AccessKeySecret: "s"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster}, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := driverOn(t, sim)
 	for i := range p.warm {
 		live(t, d, fmt.Sprintf("warm-%d", i), "i-0")
 	}
@@ -127,6 +121,20 @@ func (p pace) run(t *testing.T, seed uint64) outlay {
 	m := outlay{each, took.Seconds() / limit.Seconds()}
 	t.Logf("%.2f calls a lifecycle, %v, %.2f of the %v that ECS needs", m.calls, took.Round(time.Millisecond), m.ofLimit, limit.Round(time.Millisecond))
 	return m
+}
+
+// driverOn returns a driver whose calls of ECS go one way.
+func driverOn(t *testing.T, way http.RoundTripper) *Driver {
+	t.Helper()
+	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: cluster, Transport: way, Credentials: credentials.Static(credentials.Keys{AccessKeyID: "k", AccessKeySecret: "s"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster}, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // live calls a driver as the sidecars do, for all that happens to one volume.

@@ -10,7 +10,8 @@
 //   - A claim gets one volume, where its Pod can run: in the zone of the selected
 //     node, or the claim returns to the scheduler (package topology).
 //   - A volume is deleted only if its PersistentVolume says so and no other one
-//     stands for it, or if the driver proves that it was never used.
+//     stands for it; if this process had it made and no PersistentVolume was saved;
+//     or if the driver proves that it was never used.
 //   - No namespace keeps the claims of another one waiting for long.
 //
 // # What may fail

@@ -24,8 +24,8 @@ const (
 	kept = 0.95
 	// more is by how much the share grows when a window has refused none, as a part of its square root, so that small shares grow more;
 	// twice as much after each further one. A share that was larger of late grows four times at once.
-	more   = 0.35
-	before = 4
+	more     = 0.35
+	regrowth = 4
 	// atOnce is the part of its share that a client sends when a window opens. The rest it sends over all of the window, as all others
 	// do: so each of them may be refused when their shares are too large together, and the shares become alike.
 	atOnce = 2. / 3
@@ -167,7 +167,7 @@ func (w *windows) grow(passed int) {
 	switch {
 	case w.share == 0:
 	case w.waited:
-		w.share = max(w.share+more*math.Sqrt(w.share)*float64(int(1)<<min(w.grown, 10)), min(before*w.share, w.peak))
+		w.share = max(w.share+more*math.Sqrt(w.share)*float64(int(1)<<min(w.grown, 10)), min(regrowth*w.share, w.peak))
 		w.grown, w.unused = w.grown+1, 0
 	default:
 		if w.unused += passed; w.unused >= unusedKept {
