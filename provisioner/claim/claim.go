@@ -7,6 +7,7 @@
 //	sync.go       the way of a claim, and what is remembered of it
 //	resolve.go    what the driver is asked for
 //	create.go     the journal, the call of the driver, and what its answer means (outcome.go)
+//	cluster.go    what the caches show of claims, classes and Pods (placement.go)
 //	siblings.go   the other claims of a Pod: a volume is held until they have theirs
 //	save.go       the PersistentVolume, or the deletion of a volume that nobody needs
 //	retry.go      how an attempt ends without a volume, and when the next one begins
@@ -33,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -112,6 +112,7 @@ type Topology interface {
 
 // Dependencies are what a Syncer works with.
 type Dependencies struct {
+	Caches
 	Client     kubernetes.Interface
 	Metadata   metadata.Interface
 	Driver     Driver
@@ -126,19 +127,13 @@ type Dependencies struct {
 	Registry   prometheus.Registerer
 	Upstream   lib6.Metrics // under the library's names
 	Now        func() time.Time
-
-	Claims     cache.Indexer // PersistentVolumeClaims, trimmed, with watch.ClaimIndexers
-	Volumes    cache.Indexer // PersistentVolumes, trimmed, with watch.VolumeIndexers
-	Classes    cache.Store   // StorageClasses
-	Namespaces cache.Store   // metadata of Namespaces; nil without Options.NamespaceLabelTags
-	Nodes      cache.Store   // metadata of Nodes
-	Pods       *watch.Pods   // Pods without a node; nil: each claim is provisioned by itself
 }
 
 // Syncer provisions the volumes of claims.
 type Syncer struct {
 	Config
 	Dependencies
+	cluster
 	api      apiServer
 	resolver resolver
 	siblings siblings
@@ -182,6 +177,7 @@ func New(config Config, dependencies Dependencies) *Syncer {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
 		turns: newTurns(config.Workers + config.Workers/4),
 	}
+	s.cluster = cluster{config: &s.Config, caches: &s.Caches}
 	s.api = &apiClient{client: s.Client}
 	s.resolver = &cacheResolver{s}
 	s.siblings = &podClaims{s}
@@ -231,7 +227,7 @@ func (s *Syncer) recount(e *entry) {
 	var now counts
 	if e.request != nil {
 		now.open = 1
-		if e.unknown && e.volume == nil {
+		if e.maybeMade && e.volume == nil {
 			now.unknown = 1
 		}
 	}

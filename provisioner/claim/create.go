@@ -79,7 +79,7 @@ func (t *task) checkVolume() error {
 	case !lacks: // or the claim is gone or bound, which its watch is about to show
 		return errBehind
 	}
-	t.pv, t.mayExist = "", true
+	t.pv, t.nameMayBeTaken = "", true
 	t.claim = t.cached()
 	return nil
 }
@@ -148,13 +148,13 @@ func (t *task) record(asked *request.Request, passed time.Time) error {
 	}
 	switch refusal := t.Refusals.RefusedSince(wantOf(asked), passed); {
 	case err != nil:
-		t.close()
+		t.closeRequest()
 		return fmt.Errorf("the driver is not called before the journal has the request: %w", err)
 	case t.isUnneeded():
-		t.close()
+		t.closeRequest()
 		return errChanged
 	case refusal != nil:
-		t.close()
+		t.closeRequest()
 		return t.checkStock(asked, refusal)
 	}
 	return nil
@@ -184,7 +184,7 @@ func (t *task) create() error {
 		return nil
 	}
 	asked, secrets, called := t.request, t.secrets, t.Now()
-	isFirst := t.isYoung(asked.Claim) && !t.mayExist
+	isFirst := t.isYoung(asked.Claim) && !t.nameMayBeTaken
 	var response *csi.CreateVolumeResponse
 	err := t.ask(func(ctx context.Context) (err error) {
 		if t.queue.ShuttingDown() { // it was waiting for the journal
@@ -201,7 +201,7 @@ func (t *task) create() error {
 	if err != nil {
 		return t.refused(err, called)
 	}
-	t.mayExist, t.unknown = true, true
+	t.nameMayBeTaken, t.maybeMade = true, true
 	if err := asked.Check(response); err != nil {
 		return t.discardMisfit(response.GetVolume().GetVolumeId(), err)
 	}
@@ -234,7 +234,7 @@ func (t *task) refused(err error, called time.Time) error {
 	f := &failure{kind: failed, err: fmt.Errorf("CreateVolume %s: %w", asked.Create.Name, err)}
 	switch meaning {
 	case maybeVolume:
-		t.mayExist, t.unknown = true, true
+		t.nameMayBeTaken, t.maybeMade = true, true
 		f.kind = unknown
 		switch {
 		case noStock:
@@ -244,14 +244,14 @@ func (t *task) refused(err error, called time.Time) error {
 		}
 		return f
 	case notSent:
-		if !t.unknown {
-			t.close()
+		if !t.maybeMade {
+			t.closeRequest()
 		}
 		f.kind, f.quiet = unsent, true
 		return f
 	}
-	t.mayExist = isAnotherVolume(err)
-	t.close()
+	t.nameMayBeTaken = isAnotherVolume(err)
+	t.closeRequest()
 	switch {
 	case meaning == otherNode && noStock:
 		return t.outOfStock(asked, f.err)
@@ -288,7 +288,7 @@ func (t *task) discardMisfit(id string, misfit error) error {
 		if isKept(left) {
 			t.reportKept(id, left)
 		}
-		t.close()
+		t.closeRequest()
 		return errChanged
 	default:
 		t.metrics.answered(t.request.Class.Name, maybeVolume)
@@ -296,8 +296,8 @@ func (t *task) discardMisfit(id string, misfit error) error {
 		return f
 	}
 	t.metrics.answered(t.request.Class.Name, noVolume)
-	t.mayExist = false
-	t.close()
+	t.nameMayBeTaken = false
+	t.closeRequest()
 	f.kind = failed
 	return f
 }

@@ -63,8 +63,11 @@ func newStage(config Config, now time.Time, done func(string)) *stage {
 	g.Syncer = New(config, Dependencies{
 		Driver: stageDriver{g}, Deleter: stageDeleter{g}, Journal: stageJournal{g}, Protection: stageProtection{g}, Objects: watch.NewObjects(nil),
 		Refusals: stock.New(clock), Events: stageEvents{g}, Registry: prometheus.NewRegistry(), Upstream: lib6.NewMetrics(), Now: clock,
-		Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
-		Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		Caches: Caches{
+			Claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()),
+			Volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
+			Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		},
 	})
 	g.queue.ShutDown()
 	g.queue, g.api, g.resolver, g.siblings = stageQueue{g: g}, stageAPI{g}, stageResolver{g}, stageSiblings{g}

@@ -136,22 +136,6 @@ func (s *cacheResolver) complete(
 	return asked, nil
 }
 
-// errNoClass says that a class does not exist.
-var errNoClass = errors.New("there is no such StorageClass")
-
-// class returns the claim's class as the cache shows it.
-func (s *Syncer) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
-	name := request.ClassName(claim)
-	object, exists, err := s.Classes.GetByKey(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !exists:
-		return nil, fmt.Errorf("claim.spec.storageClassName=%s: %w", name, errNoClass)
-	}
-	return object.(*storagev1.StorageClass), nil
-}
-
 // liveClass returns the claim's class: the API server is asked for one that the cache does not show, for a class and its claims may have been
 // created together, and each comes by a watch of its own.
 func (s *cacheResolver) liveClass(ctx context.Context, claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {

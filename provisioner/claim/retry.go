@@ -81,7 +81,7 @@ func (t *task) fail(err error) time.Duration {
 	case errors.Is(err, errBehind):
 		return t.awaitCache()
 	case errors.Is(err, errNotOurs):
-		return t.idle()
+		return t.awaitChange()
 	case !ok:
 		f = failureOf(err)
 	}
@@ -101,8 +101,8 @@ func (t *task) awaitCache() time.Duration {
 	return cacheLag
 }
 
-// idle waits for a change of the claim or its class.
-func (t *task) idle() time.Duration {
+// awaitChange waits for a change of the claim or its class.
+func (t *task) awaitChange() time.Duration {
 	t.failure, t.notBefore = nil, time.Time{}
 	t.Objects.Unsubscribe(string(t.uid))
 	if t.woken { // the claim has changed since its request was made
@@ -246,5 +246,5 @@ func (t *task) reschedule(f *failure) time.Duration {
 		t.failure, t.woken = nil, false
 		return t.awaitCache()
 	}
-	return t.idle()
+	return t.awaitChange()
 }

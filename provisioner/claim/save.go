@@ -61,14 +61,14 @@ func (t *task) deleteUnneeded(needsProof bool) error {
 	case err != nil && !isOwned(err):
 		return &failure{kind: unsaved, err: fmt.Errorf("volume %s is not needed, and can't be deleted yet: %w", id, err)}
 	}
-	t.close()
+	t.closeRequest()
 	return errChanged
 }
 
 // leave ends the request of a volume that stays without a PersistentVolume.
 func (t *task) leave(why error) error {
 	t.reportKept(t.volume.VolumeId, why)
-	t.close()
+	t.closeRequest()
 	return errChanged
 }
 

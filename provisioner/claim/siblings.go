@@ -87,7 +87,7 @@ func (t *task) discard(cause error) error {
 	case err != nil: // the same request finds out whether it is gone
 		return &failure{kind: unknown, err: fmt.Errorf("%w; it could not be deleted yet: %w", cause, err)}
 	}
-	t.close()
+	t.closeRequest()
 	return &failure{kind: reschedules, err: cause}
 }
 
@@ -337,55 +337,4 @@ func (s *Syncer) wakeClaims(pod *watch.Pod, but string) {
 			}
 		}
 	}
-}
-
-// isTied says whether the claim's volume must be in the selected node's zone, whatever its class says: another claim of the Pod gets its volume
-// there, or has one of this driver in a zone already.
-func (s *Syncer) isTied(claim *v1.PersistentVolumeClaim) bool {
-	_, others := s.otherClaims(claim)
-	return slices.ContainsFunc(others, func(other *v1.PersistentVolumeClaim) bool {
-		pv := s.volumeOf(other)
-		return s.waitsForNode(other) || pv != nil && len(topology.ZonesOfVolume(pv)) > 0
-	})
-}
-
-// otherClaims returns the other claims of a claim's Pod, and the Pod's name. A claim that several Pods wait for has none: it can't be known for
-// which of them its node was selected.
-func (s *Syncer) otherClaims(claim *v1.PersistentVolumeClaim) (pod string, others []*v1.PersistentVolumeClaim) {
-	one := s.podOf(claim)
-	if one == nil {
-		return "", nil
-	}
-	for _, name := range one.Claims {
-		if other := s.claimNamed(claim.Namespace, name); name != claim.Name && other != nil {
-			others = append(others, other)
-		}
-	}
-	return one.Name, others
-}
-
-// podOf returns the one Pod that waits for the claim and others, nil for none or several.
-func (s *Syncer) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
-	if !s.SupportsTopology || claim.Annotations[request.AnnSelectedNode] == "" {
-		return nil
-	}
-	for _, one := range s.Pods.OfClaim(claim.Namespace, claim.Name) {
-		switch {
-		case one.DeletionTimestamp != nil:
-		case pod != nil:
-			return nil
-		default:
-			pod = one
-		}
-	}
-	return pod
-}
-
-// waitsForNode says whether this driver is to make the claim's volume for a node that the scheduler selects.
-func (s *Syncer) waitsForNode(claim *v1.PersistentVolumeClaim) bool {
-	if by := request.ProvisionerOf(claim); by != "" && by != s.DriverName || !request.ShouldProvision(claim) {
-		return false
-	}
-	class, err := s.class(claim)
-	return err == nil && class.Provisioner == s.DriverName && bindsLate(class)
 }

@@ -85,8 +85,11 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 		Protection: source.NewProtection(source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}, b.metadata, volumes, sources),
 		Topology:   b.zones, Sources: sources, Objects: watch.NewObjects(nil), Refusals: stock.New(now), Events: b.events,
 		Registry: b.registry, Upstream: lib6.NewMetrics(), Now: now,
-		Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: volumes,
-		Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc), Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		Caches: Caches{
+			Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: volumes,
+			Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc),
+			Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		},
 	})
 	b.metrics.onFailure = func(err error) { b.failed = append(b.failed, err) }
 	t.Cleanup(func() { b.queue.ShutDown() })
@@ -147,7 +150,7 @@ func (b *bench) attempt(ctx context.Context, uid types.UID) (*v1.PersistentVolum
 	case meaning == otherNode:
 	case len(b.driver.Created) == calls, csiconn.IsNotAsked(err):
 		meaning = notSent
-	case e != nil && e.unknown && e.volume == nil:
+	case e != nil && e.maybeMade && e.volume == nil:
 		meaning = maybeVolume
 	case e != nil && e.volume != nil: // it is made, and could not be saved
 		meaning = notSent

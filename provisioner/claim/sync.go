@@ -19,14 +19,14 @@ import (
 // claim's first attempt and ends when the claim is bound or gone and no volume can exist without a PersistentVolume, or an operator has ended
 // the request.
 type memory struct {
-	request   *request.Request  // the open request: the journal may have it, so it stays what it is; nil for none
-	recovered bool              // it is from the journal of an earlier process, whose volume may have been used since
-	unknown   bool              // an earlier call for it may have made its volume
-	secrets   map[string]string // that it was last sent with
-	volume    *csi.Volume       // that the driver has made for it
-	mayExist  bool              // a volume of the claim's name may exist, from whatever request
-	pv        string            // the PersistentVolume that stood for the claim when it was last looked for
-	version   string            // a cache with an older version of the claim shows a selected node that was removed
+	request        *request.Request  // the open request: the journal may have it, so it stays what it is; nil for none
+	recovered      bool              // it is from the journal of an earlier process, whose volume may have been used since
+	maybeMade      bool              // an earlier call for it may have made its volume
+	secrets        map[string]string // that it was last sent with
+	volume         *csi.Volume       // that the driver has made for it
+	nameMayBeTaken bool              // a volume of the claim's name may exist, from whatever request
+	pv             string            // the PersistentVolume that stood for the claim when it was last looked for
+	version        string            // a cache with an older version of the claim shows a selected node that was removed
 
 	failure   *failure  // how the last attempt ended; nil: with a volume, or with the claim's return to the scheduler
 	since     time.Time // when the first failure of its kind in a row was, or when the volume was made
@@ -100,15 +100,7 @@ const lookAgain = 15 * time.Minute
 var errNotOurs = errors.New("the claim has no selected node, or is not for this provisioner")
 
 // cached returns the claim as the cache shows it, nil for none: it is gone then.
-func (t *task) cached() *v1.PersistentVolumeClaim { return t.Syncer.cached(t.uid) }
-
-func (s *Syncer) cached(uid types.UID) *v1.PersistentVolumeClaim {
-	claims, err := watch.ClaimsWithUID(s.Claims, uid)
-	if err != nil || len(claims) == 0 {
-		return nil
-	}
-	return claims[0]
-}
+func (t *task) cached() *v1.PersistentVolumeClaim { return t.cluster.cached(t.uid) }
 
 // isWanted says whether the claim exists and needs a volume.
 func (t *task) isWanted() bool {
@@ -169,15 +161,15 @@ func (t *task) forget() time.Duration {
 	return 0
 }
 
-// close ends the open request: no volume exists from it without a PersistentVolume. If the claim has changed since the request was made, the
-// next attempt need not wait.
-func (t *task) close() {
+// closeRequest ends the open request: no volume exists from it without a PersistentVolume. If the claim has changed since the request was made,
+// the next attempt need not wait.
+func (t *task) closeRequest() {
 	asked := t.request
 	t.Journal.Delete(string(t.uid))
 	if hasSource(asked) {
 		t.Protection.Unprotect(t.uid)
 	}
-	t.request, t.recovered, t.unknown, t.secrets, t.volume, t.bytes = nil, false, false, nil, nil, 0
+	t.request, t.recovered, t.maybeMade, t.secrets, t.volume, t.bytes = nil, false, false, nil, nil, 0
 	if now := t.cached(); now != nil && (asked.Claim.ResourceVersion == "" || !isSame(asked.Claim, now)) {
 		t.woken = true
 	}
@@ -186,7 +178,7 @@ func (t *task) close() {
 // finish ends an attempt whose volume has a PersistentVolume.
 func (t *task) finish(pv *v1.PersistentVolume) time.Duration {
 	t.reportSaved(pv)
-	t.close()
+	t.closeRequest()
 	t.pv, t.failure, t.failures, t.discards = pv.Name, nil, 0, 0
 	t.Objects.Unsubscribe(string(t.uid))
 	if !t.isWanted() {
@@ -210,7 +202,7 @@ func (t *task) endAsRequested() bool {
 		return false
 	}
 	t.reportEnd(reason)
-	t.close()
+	t.closeRequest()
 	return true
 }
 

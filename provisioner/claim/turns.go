@@ -6,8 +6,8 @@ import (
 )
 
 // turns starts work so that no namespace keeps the others waiting: those that wait take turns, and a namespace's claims whose volume is made
-// take turns of their own (Syncer.turnOf). One has no more than a number of claims under way, and all have twice as many together, even if all of them wait for the driver; but a namespace without any may have one begin beyond
-// that, up to eight times as many.
+// take turns of their own (Syncer.turnOf). One has no more than a number of claims under way, and all have twice as many together, even if all
+// of them wait for the driver; but a namespace without any may have one begin beyond that, up to eight times as many.
 type turns struct {
 	each, all, most int
 

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -66,7 +65,7 @@ func (s *Syncer) Recover(r *request.Request) {
 		return
 	}
 	e := s.begin(r.Claim.UID, r.Claim.Namespace)
-	e.request, e.recovered, e.unknown, e.mayExist = r, true, true, true
+	e.request, e.recovered, e.maybeMade, e.nameMayBeTaken = r, true, true, true
 	if encoded, err := r.Encode(); err == nil {
 		e.bytes = len(encoded)
 	}
@@ -262,25 +261,4 @@ func (s *Syncer) Requests() []*request.Request {
 		}
 	}
 	return open
-}
-
-// claimNamed returns a claim as the cache shows it, nil for none.
-func (s *Syncer) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
-	object, exists, err := s.Claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(*v1.PersistentVolumeClaim)
-}
-
-// volumeOf returns the PersistentVolume that a claim is bound to, nil for none that the cache shows.
-func (s *Syncer) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
-	if claim == nil || claim.Spec.VolumeName == "" {
-		return nil
-	}
-	object, exists, err := s.Volumes.GetByKey(claim.Spec.VolumeName)
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(*v1.PersistentVolume)
 }

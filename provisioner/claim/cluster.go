@@ -1,0 +1,129 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// Caches show the cluster without a request to the API server, and may lag behind it.
+type Caches struct {
+	Claims     cache.Indexer // PersistentVolumeClaims, trimmed, with watch.ClaimIndexers
+	Volumes    cache.Indexer // PersistentVolumes, trimmed, with watch.VolumeIndexers
+	Classes    cache.Store   // StorageClasses
+	Namespaces cache.Store   // metadata of Namespaces; nil without Options.NamespaceLabelTags
+	Nodes      cache.Store   // metadata of Nodes
+	Pods       *watch.Pods   // Pods without a node; nil: each claim is provisioned by itself
+}
+
+// cluster answers questions about claims and their Pods by what the caches show.
+type cluster struct {
+	config *Config
+	caches *Caches
+}
+
+// cached returns a claim by its UID, nil for none: it is gone then.
+func (c *cluster) cached(uid types.UID) *v1.PersistentVolumeClaim {
+	claims, err := watch.ClaimsWithUID(c.caches.Claims, uid)
+	if err != nil || len(claims) == 0 {
+		return nil
+	}
+	return claims[0]
+}
+
+// errNoClass says that a class does not exist.
+var errNoClass = errors.New("there is no such StorageClass")
+
+// class returns the claim's class as the cache shows it.
+func (c *cluster) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+	name := request.ClassName(claim)
+	object, exists, err := c.caches.Classes.GetByKey(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !exists:
+		return nil, fmt.Errorf("claim.spec.storageClassName=%s: %w", name, errNoClass)
+	}
+	return object.(*storagev1.StorageClass), nil
+}
+
+// claimNamed returns a claim as the cache shows it, nil for none.
+func (c *cluster) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
+	object, exists, err := c.caches.Claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
+	if err != nil || !exists {
+		return nil
+	}
+	return object.(*v1.PersistentVolumeClaim)
+}
+
+// volumeOf returns the PersistentVolume that a claim is bound to, nil for none that the cache shows.
+func (c *cluster) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+	if claim == nil || claim.Spec.VolumeName == "" {
+		return nil
+	}
+	object, exists, err := c.caches.Volumes.GetByKey(claim.Spec.VolumeName)
+	if err != nil || !exists {
+		return nil
+	}
+	return object.(*v1.PersistentVolume)
+}
+
+// otherClaims returns the other claims of a claim's Pod, and the Pod's name. A claim that several Pods wait for has none: it can't be known for
+// which of them its node was selected.
+func (c *cluster) otherClaims(claim *v1.PersistentVolumeClaim) (pod string, others []*v1.PersistentVolumeClaim) {
+	one := c.podOf(claim)
+	if one == nil {
+		return "", nil
+	}
+	for _, name := range one.Claims {
+		if other := c.claimNamed(claim.Namespace, name); name != claim.Name && other != nil {
+			others = append(others, other)
+		}
+	}
+	return one.Name, others
+}
+
+// podOf returns the one Pod that waits for the claim and others, nil for none or several.
+func (c *cluster) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
+	if !c.config.SupportsTopology || claim.Annotations[request.AnnSelectedNode] == "" {
+		return nil
+	}
+	for _, one := range c.caches.Pods.OfClaim(claim.Namespace, claim.Name) {
+		switch {
+		case one.DeletionTimestamp != nil:
+		case pod != nil:
+			return nil
+		default:
+			pod = one
+		}
+	}
+	return pod
+}
+
+// waitsForNode says whether this driver is to make the claim's volume for a node that the scheduler selects.
+func (c *cluster) waitsForNode(claim *v1.PersistentVolumeClaim) bool {
+	if by := request.ProvisionerOf(claim); by != "" && by != c.config.DriverName || !request.ShouldProvision(claim) {
+		return false
+	}
+	class, err := c.class(claim)
+	return err == nil && class.Provisioner == c.config.DriverName && bindsLate(class)
+}
+
+// isTied says whether the claim's volume must be in the selected node's zone, whatever its class says: another claim of the Pod gets its volume
+// there, or has one of this driver in a zone already.
+func (c *cluster) isTied(claim *v1.PersistentVolumeClaim) bool {
+	_, others := c.otherClaims(claim)
+	return slices.ContainsFunc(others, func(other *v1.PersistentVolumeClaim) bool {
+		pv := c.volumeOf(other)
+		return c.waitsForNode(other) || pv != nil && len(topology.ZonesOfVolume(pv)) > 0
+	})
+}
