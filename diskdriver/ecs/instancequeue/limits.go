@@ -18,7 +18,7 @@ const (
 	mostDetaches = 5
 )
 
-// How long an instance isn't asked for more than its limit.
+// How long an instance isn't asked for more than its limit, at first and at most: ECS's limits rise seldom, and a refusal costs a call.
 const (
 	firstBackoff = time.Minute
 	lastBackoff  = time.Hour
@@ -30,8 +30,7 @@ type limit struct {
 	most    int           // more than that are never tried
 	taken   int           // the most at a time that ECS has accepted
 	backoff time.Duration // between one try of more and the next
-	probeAt time.Time     // when one more may be tried; zero for at once
-	probing bool          // one more is tried, and has no answer yet
+	tryAt   time.Time     // when one more may be tried; zero for at once
 }
 
 // limits are those of one instance, by Limit.
@@ -54,65 +53,57 @@ func total(by Limit, operations [2]int) int {
 	return operations[by]
 }
 
-// fits says whether one more may join those that are active, and whether it does so to find out.
-func (l *limit) fits(active int, now time.Time) (ok, probe bool) {
-	if active < l.allowed {
-		return true, false
-	}
-	return active == l.allowed && l.allowed < l.most && !l.probing && !now.Before(l.probeAt), true
+// fits says whether one more may join those that are active.
+func (l *limit) fits(active int, now time.Time) bool {
+	return active < l.allowed || l.isTry(active) && !now.Before(l.tryAt)
 }
+
+// isTry says whether one more is tried than ECS is known to take.
+func (l *limit) isTry(active int) bool { return active == l.allowed && l.allowed < l.most }
 
 // lower learns from a refusal: ECS takes no more than it is running. Several that are refused together are refused once.
-func (l *limit) lower(running int, probe bool, now time.Time) {
+func (l *limit) lower(running int, tried bool, now time.Time) {
 	l.allowed = max(1, min(l.allowed, running))
 	l.taken = min(l.taken, l.allowed)
-	if probe || l.backoff == 0 {
+	if tried || l.backoff == 0 {
 		l.backoff = min(max(2*l.backoff, firstBackoff), lastBackoff)
-		l.probeAt = now.Add(l.backoff)
+		l.tryAt = now.Add(l.backoff)
 	}
 }
 
-// raise learns from what ECS accepts. After a probe it doubles, so that a lifted limit is found in a few steps.
-func (l *limit) raise(running int, probe bool) {
+// raise learns from what ECS accepts: the next may try one more at once.
+func (l *limit) raise(running int, tried bool) {
 	l.taken = max(l.taken, running)
-	if running <= l.allowed {
-		return
+	if tried {
+		l.allowed, l.backoff, l.tryAt = l.allowed+1, 0, time.Time{}
 	}
-	l.allowed = running
-	if probe {
-		l.allowed = 2 * running
-		l.backoff, l.probeAt = 0, time.Time{}
+	l.allowed = min(max(l.allowed, running), l.most)
+}
+
+// join adds one operation to the active ones if the limits have room for it. Those who can't yet hold back everybody behind them whom the same
+// limit counts.
+func (all *limits) join(v Verb, active *[2]int, now time.Time) bool {
+	if !all[v].fits(active[v], now) || !all[OfBoth].fits(total(OfBoth, *active), now) {
+		return false
 	}
-	l.allowed = min(l.allowed, l.most)
+	active[v]++
+	return true
+}
+
+// sent notes that a call is sent beside those that are active, and returns the limits by which it tries one more than ECS is known to take.
+// Nobody else does then until ECS has accepted that, or for a while.
+func (all *limits) sent(v Verb, active [2]int, now time.Time) (tried [3]bool) {
+	for _, by := range []Limit{Limit(v), OfBoth} {
+		if l := &all[by]; l.isTry(total(by, active)) {
+			l.tryAt, tried[by] = now.Add(max(l.backoff, firstBackoff)), true
+		}
+	}
+	return tried
 }
 
 // accepted learns from a call that ECS has accepted beside those that run.
-func (all *limits) accepted(v Verb, running [2]int, probe bool) {
+func (all *limits) accepted(v Verb, running [2]int, tried [3]bool) {
 	for _, by := range []Limit{Limit(v), OfBoth} {
-		all[by].raise(total(by, running), probe)
+		all[by].raise(total(by, running), tried[by])
 	}
 }
-
-// join adds one operation to the active ones if the limits have room for it, and says whether it probes one. Those who can't yet
-// hold back everybody behind them whom the same limit counts.
-func (all *limits) join(v Verb, active *[2]int, now time.Time) (ok, probe bool) {
-	own, ownProbe := all[v].fits(active[v], now)
-	both, bothProbe := all[OfBoth].fits(total(OfBoth, *active), now)
-	if !own || !both {
-		return false, false
-	}
-	active[v]++
-	return true, ownProbe || bothProbe
-}
-
-// probe notes that one more is sent than an instance is known to take. Nobody else goes beyond until that has its answer.
-func (all *limits) probe(v Verb, active [2]int) {
-	for _, by := range []Limit{Limit(v), OfBoth} {
-		if l := &all[by]; l.allowed < l.most && total(by, active) >= l.allowed {
-			l.probing = true
-		}
-	}
-}
-
-// probed notes that the probe of an operation is over.
-func (all *limits) probed(v Verb) { all[v].probing, all[OfBoth].probing = false, false }

@@ -106,7 +106,7 @@ type Slot struct {
 	admitted  bool
 	turn      chan struct{} // gets an element when the call may be sent
 	since     time.Time     // when it was sent
-	probed    *limits       // those that the call tries to exceed; nil if it doesn't
+	tried     [3]bool       // the limits that the call tries to exceed, by Limit
 	expiry    *time.Timer   // of a slot whose caller has left
 }
 
@@ -191,15 +191,11 @@ func (s *Slot) Start() bool {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
 	now := time.Now()
-	ok, probe := s.mayGo(now)
-	if !ok {
+	if !s.mayGo(now) {
 		s.admitted = false
 		return false
 	}
-	if probe {
-		s.probed = s.queues.limits(s.queue)
-		s.probed.probe(s.operation.Verb, s.queue.active())
-	}
+	s.tried = s.queues.limits(s.queue).sent(s.operation.Verb, s.queue.active(), now)
 	s.move(sent, now)
 	return true
 }
@@ -214,8 +210,8 @@ func (s *Slot) Accepted() {
 	now, q := time.Now(), s.queue
 	s.move(running, now)
 	q.pause, q.pauseUntil = 0, time.Time{}
-	s.queues.limits(q).accepted(s.operation.Verb, q.running, s.probed != nil)
-	s.admitNext(now)
+	s.queues.limits(q).accepted(s.operation.Verb, q.running, s.tried)
+	s.queues.admit(s.queue, now)
 }
 
 // Refused notes that ECS takes no more now, and puts the operation back to its position.
@@ -228,12 +224,12 @@ func (s *Slot) Refused(by Limit) {
 	now, q := time.Now(), s.queue
 	s.move(waiting, now)
 	if total(by, q.active()) > 0 {
-		s.queues.lower(q, by, s.probed != nil, now)
+		s.queues.lower(q, by, s.tried[by], now)
 	} else { // what keeps the instance busy is not from here
 		q.pause = min(max(2*q.pause, firstPause), lastPause)
 		q.pauseUntil = now.Add(q.pause)
 	}
-	s.admitNext(now)
+	s.queues.admit(s.queue, now)
 }
 
 // Unsent notes that the call did not get as far as the instance, and puts the operation back to its position.
@@ -245,21 +241,7 @@ func (s *Slot) Unsent() {
 	}
 	now := time.Now()
 	s.move(waiting, now)
-	s.admitNext(now)
-}
-
-// admitNext lets those wait no longer whose turn it is once the call has an answer: in all queues if it was a probe, which speaks
-// for them, too.
-func (s *Slot) admitNext(now time.Time) {
-	if s.probed == nil {
-		s.queues.admit(s.queue, now)
-		return
-	}
-	s.probed.probed(s.operation.Verb)
-	s.probed = nil
-	for _, one := range s.queues.queues {
-		s.queues.admit(one, now)
-	}
+	s.queues.admit(s.queue, now)
 }
 
 // Done gives the slot back: ECS has finished, or never began. An operation whose call was not sent keeps its position. It may be called
@@ -350,7 +332,7 @@ func (s *Slot) end(now time.Time) {
 		q.positions[s.operation] = position{arrival: s.arrival, until: now.Add(positionKept)}
 	}
 	s.move(gone, now)
-	s.admitNext(now)
+	s.queues.admit(s.queue, now)
 	s.queues.drop(q, now)
 }
 
@@ -362,7 +344,7 @@ func (q *Queues) admit(one *queue, now time.Time) {
 	}
 	active, limits := one.active(), q.limits(one)
 	for _, s := range one.waiting {
-		if ok, _ := limits.join(s.operation.Verb, &active, now); !ok || s.admitted {
+		if !limits.join(s.operation.Verb, &active, now) || s.admitted {
 			continue
 		}
 		s.admitted = true
@@ -384,19 +366,18 @@ func (q *Queues) admitAfter(one *queue, wait time.Duration) {
 	})
 }
 
-// mayGo says whether it is an operation's turn, and whether it probes a limit.
-func (s *Slot) mayGo(now time.Time) (ok, probe bool) {
+// mayGo says whether it is an operation's turn.
+func (s *Slot) mayGo(now time.Time) (ok bool) {
 	if s.stage != waiting || now.Before(s.queue.pauseUntil) {
-		return false, false
+		return false
 	}
 	active, limits := s.queue.active(), s.queues.limits(s.queue)
 	for _, other := range s.queue.waiting {
-		ok, probe = limits.join(other.operation.Verb, &active, now)
-		if other == s {
+		if ok = limits.join(other.operation.Verb, &active, now); other == s {
 			break
 		}
 	}
-	return ok, probe
+	return ok
 }
 
 // active is how many operations of each Verb hold a slot.
@@ -414,13 +395,13 @@ func (q *Queues) limits(one *queue) *limits {
 
 // lower learns from a refusal. The instances of one account are mostly alike, so it holds for all that have shown nothing else,
 // unless another of them has been seen to take more.
-func (q *Queues) lower(one *queue, by Limit, probe bool, now time.Time) {
+func (q *Queues) lower(one *queue, by Limit, tried bool, now time.Time) {
 	running := total(by, one.running)
 	if one.own == nil && q.usual[by].taken > max(running, 1) {
 		own := q.usual
 		one.own = &own
 	}
-	q.limits(one)[by].lower(running, probe, now)
+	q.limits(one)[by].lower(running, tried, now)
 }
 
 func (q *Queues) of(instance disk.InstanceID, now time.Time) *queue {
