@@ -12,11 +12,12 @@
 //   - ControllerPublishVolume is OK only when ECS shows the attachment, and
 //     ControllerUnpublishVolume only when ECS has shown or said that the instance
 //     hasn't the disk, and no call can attach it any more (package attachment).
-//   - A disk that another instance uses is left there. What is another cluster's
-//     is neither changed nor deleted (disk.Owner).
+//   - A disk that another instance uses is left there, but for a regional one if
+//     the operator says so (Config.ForceRegional). What is another cluster's is
+//     neither changed nor deleted (disk.Owner).
 //   - A node formats a disk only if it was made empty and was never attached
-//     before, and no byte speaks against it; or if every byte was read and is zero
-//     (package node).
+//     before, or if a format of this volume was begun on it and cut short, and no
+//     byte speaks against it; or if every byte was read and is zero (package node).
 //
 // # What may fail
 //
@@ -40,13 +41,15 @@
 //
 // A call that changes something is signed so that ECS refuses it when it arrives
 // late (disk.RequestLifetime). So there is a moment after which a call without an
-// answer can't have an effect any more, and what a read shows then is a proof.
+// answer can't have an effect any more, and what a read shows then is a proof. An
+// ECS that refuses such signatures gets others, and a log says that there is no such
+// moment (ecs/transport/clock.go).
 //
 // # Where to begin
 //
 // interceptors.go has what every call passes. The verbs have a file each:
-// publish.go and unpublish.go here, and those of the packages volume, snapshot and
-// health, of which controller is made. They say what they need of ECS in
+// publish.go and unpublish.go here, which package attachment does the work for, and
+// those of the packages volume, snapshot and health, of which controller is made. They say what they need of ECS in
 // interfaces (cloud.go), which package ecs implements: the only code that knows
 // ECS's API and its SDK. Package node is the other half of a driver: it serves the
 // Node service and calls nobody.

@@ -44,9 +44,9 @@ type Config struct {
 	// the topology requirement has it: topology.ZoneKey or, by default,
 	// topology.WellKnownZoneKey.
 	TopologyKey string
-	// ForceRegional lets a publish take a regional disk from an instance of
-	// another zone that has it still, as when a zone has failed. It is for
-	// whoever makes sure by other means that the instance doesn't write any more.
+	// ForceRegional lets a publish take a regional disk from another instance
+	// that has it still, as when a zone has failed. It is for whoever makes sure
+	// by other means that the instance doesn't write any more.
 	ForceRegional bool
 	// MostWaiting is how many publishes, and as many unpublishes, wait in the driver
 	// at a time, so that neither takes all workers of csi-attacher; 0 is any number.

@@ -26,8 +26,8 @@ func (d *Driver) interceptors() []grpc.UnaryServerInterceptor {
 
 // recoverPanics answers for a handler that panicked, counts it, and lets the
 // process live for the other volumes. What the handler had begun may have had its
-// effect, so the code is one that no sidecar takes for the end of the call (of
-// Unknown csi-provisioner and csi-attacher do), unless it changes nothing.
+// effect, so the code is one that no sidecar takes for the end of the call, unless
+// it changes nothing: Unknown is an end to csi-provisioner and csi-attacher.
 func recoverPanics(count prometheus.Counter) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		defer func() {

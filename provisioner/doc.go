@@ -25,12 +25,13 @@
 // # How it is kept
 //
 // The journal has the request of each volume that may exist, from before the driver
-// is called until a PersistentVolume stands for the volume or the driver has said
-// that there is none; a process that begins to lead repeats what it finds there. An
+// is called until a PersistentVolume stands for the volume, the driver has said that
+// there is none or that it was used and so is kept, or an operator has ended the
+// record; a process that begins to lead repeats what it finds there. An
 // open request stays as it was sent, to the byte, so the driver can answer a repeated
 // one. Whether an answer is final is decided in one place (claim/outcome.go). Before
 // something that can't be undone the API server is asked, not a cache. Writes are
-// held back once the Lease is not certain any more (package leader).
+// held back once the Lease is not certain any more (package internal/leader).
 //
 // # Where to begin
 //

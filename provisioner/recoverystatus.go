@@ -95,7 +95,7 @@ func (r *recoveryStatus) checkLeader() error {
 	return r.check()
 }
 
-// newRecovery reports by an event on the process itself, and by a metric.
+// newRecoveryStatus reports by an event on the process itself, and by a metric.
 func newRecoveryStatus(c *Controller) *recoveryStatus {
 	return &recoveryStatus{now: c.now, report: func(step string, err error) {
 		c.metrics.recoveryFailures.WithLabelValues(step).Inc()

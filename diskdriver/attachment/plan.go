@@ -14,7 +14,7 @@ const (
 	done        step = iota // ECS shows what is asked for
 	await                   // ECS is at work on something that ends by itself
 	attach                  // ask ECS to attach the disk, or join in if it is at it
-	forceAttach             // the same, and take the disk from an instance of another zone
+	forceAttach             // the same, and take the disk from the instance that has it
 )
 
 func (s step) String() string {

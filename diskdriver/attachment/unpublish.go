@@ -53,12 +53,12 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 }
 
 // takeOff detaches a disk from an instance, and returns the disk as it was seen last. ECS is not asked for one that this process has
-// proved to be off, or attached to another instance, unless a read shows it.
+// proved to be off, or attached to another instance, unless a read shows it that is not known to be older: somebody may have attached it by hand.
 func (a *Attacher) takeOff(ctx context.Context, id disk.ID, instance disk.InstanceID) (disk.Disk, error) {
 	if known := a.table.known(id, instance); known.phase == detached || known.phase == unknown && len(a.table.mayHave(id)) > 0 {
 		d, err := a.ecs.Get(ctx, id)
 		switch {
-		case known.phase == detached && (err != nil || !a.table.current(d).On(instance)):
+		case known.phase == detached && (err != nil || !d.On(instance) || known.ended != "" && !a.table.current(d).On(instance)):
 			return d, nil //nolint:nilerr // whatever became of the read
 		case err == nil && a.table.hasElsewhere(d, instance):
 			return d, pause(ctx, known.open())

@@ -14,7 +14,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
-// growthShows is how long a read may take to show a size that ECS has accepted. ECS is known to show it at once.
+// growthShows is how long a read may take to show the size that a disk has by ECS's answer. ECS is known to show it at once.
 const growthShows = 10 * time.Second
 
 // Resize makes a disk, as a read has just shown it, at least so large, and returns it as a read shows it then. A
@@ -23,7 +23,7 @@ const growthShows = 10 * time.Second
 // instances runs, it is resized as a disk at rest.
 //
 // Pending: an earlier order for the disk, or an attach, detach, snapshot or
-// change of category, is under way, or its instance is starting or stopping; or ECS has accepted the size and doesn't show it. OutOfRange: its
+// change of category, is under way, or its instance is starting or stopping; or the disk has the size by ECS's answer, and no read shows it. OutOfRange: its
 // category has no such size. Blocked: some of its instances run, and others don't.
 // UnknownOutcome: ECS may or may not have resized it.
 func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
@@ -36,8 +36,16 @@ func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 	reply, err := ds.resize(ctx, d, size)
 	switch {
 	case err == nil:
-		return ds.grown(ctx, d.ID, size, reply)
-	case disk.KindOf(err) == disk.UnknownOutcome, transport.CodeOf(err) == "InvalidDiskSize":
+		said := fmt.Sprintf("ECS has accepted %d GiB", size)
+		if reply.OrderId != "" {
+			said += " as order " + reply.OrderId
+		}
+		return ds.grown(ctx, d.ID, size, said, reply.RequestId)
+	case transport.CodeOf(err) == "InvalidDiskSize": // an earlier call, or somebody else's, has made it so large
+		var refusal *disk.Error
+		errors.As(err, &refusal)
+		return ds.grown(ctx, d.ID, size, fmt.Sprintf("ECS says that the disk has %d GiB already", size), refusal.RequestID)
+	case disk.KindOf(err) == disk.UnknownOutcome:
 		now, readErr := ds.Get(ctx, d.ID) // who else may have resized it, or this call
 		if readErr == nil && now.Size >= size {
 			return now, nil
@@ -46,22 +54,18 @@ func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 	return disk.Disk{}, err
 }
 
-// grown returns a disk when a read shows it with the size that ECS has accepted.
-func (ds *disks) grown(ctx context.Context, id disk.ID, size disk.GiB, reply *sdkecs.ResizeDiskResponse) (disk.Disk, error) {
+// grown returns a disk when a read shows it with the size that it has by ECS's answer.
+func (ds *disks) grown(ctx context.Context, id disk.ID, size disk.GiB, said, requestID string) (disk.Disk, error) {
 	limited, cancel := context.WithTimeout(ctx, growthShows)
 	defer cancel()
 	now, err := ds.reads.Await(limited, batch.Change{Disk: id}, func(d disk.Disk) (bool, error) { return d.Size >= size, nil })
 	if err == nil {
 		return now, nil
 	}
-	what := fmt.Sprintf("ECS has accepted %d GiB", size)
-	if reply.OrderId != "" {
-		what += " as order " + reply.OrderId
-	}
-	e := &disk.Error{Op: transport.ResizeDisk.Name, Disk: id, Kind: disk.Pending, RequestID: reply.RequestId}
-	e.Err = fmt.Errorf("%s, and no read shows that: %w", what, err)
+	e := &disk.Error{Op: transport.ResizeDisk.Name, Disk: id, Kind: disk.Pending, RequestID: requestID}
+	e.Err = fmt.Errorf("%s, and no read shows that: %w", said, err)
 	if now.ID != "" {
-		e.Err = fmt.Errorf("%s, and still shows %d GiB", what, now.Size)
+		e.Err = fmt.Errorf("%s, and still shows %d GiB", said, now.Size)
 	}
 	return disk.Disk{}, e
 }

@@ -239,3 +239,32 @@ func grow(ctx context.Context, c *Client, id disk.ID, size disk.GiB) (disk.Disk,
 	}
 	return c.Resize(ctx, d, size)
 }
+
+// TestASizeThatTheDiskHasAlreadyIsNoRefusal: the reply to an earlier call was lost, and reads lag behind it. OutOfRange would have
+// csi-resizer give up a size that the disk has.
+func TestASizeThatTheDiskHasAlreadyIsNoRefusal(t *testing.T) {
+	for name, fault := range map[string]ecssim.Fault{
+		"reads lag":  {Action: "DescribeDisks", Do: ecssim.FaultStale, Lag: 5 * time.Second},
+		"reads fail": {Action: "DescribeDisks", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable", Count: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				id := madeDisk(t, c, "vol-1")
+				before, err := c.Get(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := grow(t.Context(), c, id, 30); err != nil {
+					t.Fatal(err)
+				}
+				if err := sim.AddFault(fault); err != nil {
+					t.Fatal(err)
+				}
+				if d, err := c.Resize(inTime(t, time.Minute), before, 30); err != nil || d.Size != 30 {
+					t.Errorf("size %d, %v", d.Size, err)
+				}
+			})
+		})
+	}
+}

@@ -22,7 +22,7 @@ type content struct {
 	mark   formatMark // of a format of this disk; the zero mark if there is none
 
 	// How the bytes look of what isn't a file system that is ready to be mounted, where a file system, a partition table or a copy of
-	// either would be, and in places spread all over the device. Nothing of it licenses a format: it may forbid one.
+	// either would be, and in places spread all over the device. Such samples license no format: they may forbid one.
 	zeros, random bool       // all that was looked at is zeros, or looks random
 	copies        [][16]byte // the UUIDs of file systems of whose superblock a copy is there
 	elsewhere     bool       // there are bytes where the format that was cut short writes none

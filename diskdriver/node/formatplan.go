@@ -20,11 +20,11 @@ const (
 	keep      step = iota // the file system that is there
 	partition             // the file system of the only partition
 	format                // make a file system
-	readAll               // make one if every byte of the disk is zero
+	readAll               // make one if every byte of the disk is zero: there is nothing to lose then
 )
 
 // plan decides what to do with a device. What licenses a format is what was done to the disk: it is new, or a format of it was cut
-// short. What its bytes look like may only forbid one: then the error says what to do.
+// short; or that all of it was read and is zero. What samples of its bytes look like may only forbid one: then the error says what to do.
 func (u volumeUse) plan(c content, partitions int) (step, error) {
 	table := c.table
 	if table == "atari" && c.random { // blkid takes random bytes for an ancient table now and then

@@ -160,22 +160,24 @@ func (t *task) record(asked *request.Request, passed time.Time) error {
 	return nil
 }
 
-// checkShare returns an error if the journal is half full and the records of the claim's namespace would take more than half of the journal:
-// no namespace may keep the others from it.
+// checkShare returns an error if the journal is half full and the records of the claim's namespace would take more of it than they leave free:
+// so however many namespaces fill it, another one finds room.
 func (t *task) checkShare(bytes int) error {
-	if t.Journal.Size() < journal.Limit/2 {
+	size := t.Journal.Size()
+	if size < journal.Limit/2 {
 		return nil
 	}
+	own := 0
 	for _, other := range t.claims {
 		if other.namespace == t.namespace {
-			bytes += other.bytes
+			own += other.bytes
 		}
 	}
-	if bytes <= journal.Limit/2 {
+	if own+bytes <= journal.Limit-size-bytes {
 		return nil
 	}
 	return &failure{kind: failed, most: longestWait, err: fmt.Errorf(
-		"the journal is half full, and namespace %s may have no more than %d MiB of it; this claim waits until others have their volumes", t.namespace, journal.Limit>>21)}
+		"the journal is half full, and namespace %s may have no more of it than it leaves free; this claim waits until others have their volumes", t.namespace)}
 }
 
 // create calls the driver with the open request, and returns nil once it has made the volume.

@@ -180,6 +180,30 @@ func TestAnotherSelectedNodeRestartsTheGrace(t *testing.T) {
 	}
 }
 
+// A back-off that other failures have made long does not outlast the grace of a node.
+func TestTheEndOfTheGraceIsNotSleptOver(t *testing.T) {
+	b := newBench(t, []answer{{Err: status.Error(codes.Internal, "no")}}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+	b.RetryStart, b.RetryMax = time.Second, 5*time.Minute
+	uid := testClaim().UID
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	for range 12 {
+		b.Wake(uid)
+		_, _, _ = b.attempt(t.Context(), uid)
+	}
+	b.zones.Err = &topology.Error{Reason: topology.NodeUnready}
+	b.Wake(uid)
+	if _, meaning, _ := b.attempt(t.Context(), uid); meaning != notSent {
+		t.Fatalf("got %v", meaning)
+	}
+	if wait := b.claims[uid].notBefore.Sub(b.clock); wait != b.NodeGrace {
+		t.Errorf("the next attempt is after %v, want %v", wait, b.NodeGrace)
+	}
+	b.clock = b.clock.Add(b.NodeGrace)
+	if _, meaning, err := b.attempt(t.Context(), uid); meaning != otherNode {
+		t.Errorf("after the grace: %v, %v", meaning, err)
+	}
+}
+
 func TestARecoveredRequestNeedsItsSecret(t *testing.T) {
 	for name, claim := range map[string]*v1.PersistentVolumeClaim{"its claim is there": testClaim(), "its claim is gone": nil} {
 		t.Run(name, func(t *testing.T) {

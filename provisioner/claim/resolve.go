@@ -64,6 +64,9 @@ func (t *task) unresolved(err error) error {
 	default:
 		f.kind = reschedules
 	}
+	if f.kind == unplaced {
+		f.most = max(t.NodeGrace-t.lasts(f), t.RetryStart) // a long back-off of other failures doesn't outlast the grace
+	}
 	return f
 }
 

@@ -161,8 +161,8 @@ func (t *task) forget() time.Duration {
 	return 0
 }
 
-// closeRequest ends the open request: no volume exists from it without a PersistentVolume. If the claim has changed since the request was made,
-// the next attempt need not wait.
+// closeRequest ends the open request: no volume exists from it without a PersistentVolume, but for one that is kept for good (leave) or that an
+// operator has given up. If the claim has changed since the request was made, the next attempt need not wait.
 func (t *task) closeRequest() {
 	asked := t.request
 	t.Journal.Delete(string(t.uid))
