@@ -38,7 +38,7 @@ const linesOfClaims = 3
 
 // pace is how long after the beginning of a turn the next one begins, if the turn has ended: without it the load, and not what is tried
 // under it, would take the machine.
-const pace = time.Second
+const pace = 2 * time.Second
 
 func (s *scene) startLoad() *load {
 	s.Helper()

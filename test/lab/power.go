@@ -142,7 +142,7 @@ func (n *RealNode) cgroup() string {
 
 // podsShare is how much of the CPUs the containers of a lab's nodes get beside what else runs: as much as so many processes. A group of
 // processes counts as one otherwise, so that Pods would start five times as slowly beside other tests.
-const podsShare = 16
+const podsShare = 4
 
 // makeCgroup makes the node's cgroup in every hierarchy; what a node that was switched off has left there would be containers to its
 // kubelet. Those of cpuset start without a CPU to run on.
