@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/test/labtest"
@@ -264,7 +266,18 @@ func (s *scene) limit(name string, count int32) {
 		return err
 	}
 	s.Must(set(s.Context(), count))
-	s.afterwards("set the limit of "+name+" back", func(ctx context.Context) error { return set(ctx, before) })
+	held, release := context.WithCancel(s.Context())
+	var holding sync.WaitGroup
+	holding.Go(func() { // the kubelet writes what the driver says again every minute
+		for sleep.For(held, time.Second) == nil {
+			_ = set(held, count) // the next one may succeed
+		}
+	})
+	s.afterwards("set the limit of "+name+" back", func(ctx context.Context) error {
+		release()
+		holding.Wait()
+		return set(ctx, before)
+	})
 }
 
 // recordAutoscaler writes the event that cluster-autoscaler 1.33 wrote on a Pod whose volume is in a zone without room.
