@@ -249,14 +249,21 @@ func (t *Table) publishes(d disk.Disk, p Publication) (step, error) {
 	return next, err
 }
 
-// current leaves out of a read the instances that don't have the disk any more.
+// current leaves out of a read the instances that don't have the disk any more: the read is not known to be later than that.
 func (t *Table) current(d disk.Disk) disk.Disk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	on := t.of(d.ID).on
+	known := t.of(d.ID)
+	isMarked := d.Tags[disk.HistoryTag] == known.mark
 	holders := slices.DeleteFunc(slices.Clone(d.Attachments), func(a disk.Attachment) bool {
-		r := on[a.Instance]
-		return r != nil && r.phase == detached && (r.ended == "" || d.Released != r.ended && !later(d.Released, r.ended))
+		r := known.on[a.Instance]
+		switch {
+		case r == nil || r.phase != detached:
+			return false
+		case r.ended == "":
+			return !isMarked || r.remark
+		}
+		return d.Released != r.ended && !later(d.Released, r.ended)
 	})
 	if len(holders) == 0 && len(d.Attachments) > 0 && (d.State == disk.Attached || d.State == disk.Detaching) {
 		d.State = disk.Available

@@ -101,6 +101,15 @@ func (all *limits) sent(v Verb, active [2]int, now time.Time) (tried [3]bool) {
 	return tried
 }
 
+// unsent lets another one try what a call did not, for it did not get as far as the instance.
+func (all *limits) unsent(tried [3]bool) {
+	for by, tried := range tried {
+		if tried {
+			all[by].tryAt = time.Time{}
+		}
+	}
+}
+
 // accepted learns from a call that ECS has accepted beside those that run.
 func (all *limits) accepted(v Verb, running [2]int, tried [3]bool) {
 	for _, by := range []Limit{Limit(v), OfBoth} {

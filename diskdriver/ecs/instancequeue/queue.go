@@ -241,6 +241,7 @@ func (s *Slot) Unsent() {
 	}
 	now := time.Now()
 	s.move(waiting, now)
+	s.queues.limits(s.queue).unsent(s.tried)
 	s.queues.admit(s.queue, now)
 }
 

@@ -194,6 +194,36 @@ func TestALimitIsRaisedWhenECSTakesMore(t *testing.T) {
 	})
 }
 
+// A try of more that did not get as far as the instance has told nothing.
+func TestATryThatWasNotSentIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := testQueues(), newHost(0, 0, 1)
+		h.all(t, s, 5, 0)
+		time.Sleep(2 * time.Minute)
+		begin := func(id disk.ID) *Slot {
+			slot, err := s.Enter(h.id, Operation{Attach, id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slot
+		}
+		begins := func(slot *Slot) bool { return slot.Wait(t.Context()) == nil && slot.Start() }
+		first, more := begin("d-first"), begin("d-more")
+		if !begins(first) {
+			t.Fatal("the first does not begin")
+		}
+		first.Accepted()
+		for range 3 {
+			if !begins(more) {
+				t.Fatal("one more is not tried")
+			}
+			more.Unsent()
+		}
+		more.Done()
+		first.Done()
+	})
+}
+
 func TestOperationsGoInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := testQueues(), newHost(0, 0, 1)
