@@ -53,7 +53,7 @@ func attached(t *testing.T, client *ecs.Client, instance disk.InstanceID, id dis
 	if d, err := client.Get(t.Context(), id); err != nil || d.On(instance) {
 		return err
 	}
-	_, _, err := client.Attach(t.Context(), instance, id, false, func(d disk.Disk, _ disk.Reply) (bool, error) { return d.On(instance), nil })
+	_, _, err := client.Attach(t.Context(), instance, id, false)
 	return err
 }
 

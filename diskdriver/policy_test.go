@@ -97,8 +97,8 @@ func TestThePolicyKeepsOthersDisks(t *testing.T) {
 				"tag it otherwise":            func(ctx context.Context) error { return client.Tag(ctx, id, disk.Tags{"team": "web"}) },
 				"remove its tags":             func(ctx context.Context) error { return client.Untag(ctx, id, []string{ownerTag}) },
 				"delete it":                   func(ctx context.Context) error { return client.Delete(ctx, id) },
-				"attach it":                   func(ctx context.Context) error { _, _, err := client.Attach(ctx, "i-a1", id, false, nil); return err },
-				"detach it":                   func(ctx context.Context) error { _, _, err := client.Detach(ctx, "i-a1", id, nil); return err },
+				"attach it":                   func(ctx context.Context) error { _, _, err := client.Attach(ctx, "i-a1", id, false); return err },
+				"detach it":                   func(ctx context.Context) error { _, _, err := client.Detach(ctx, "i-a1", id); return err },
 				"let it burst":                func(ctx context.Context) error { return client.Burst(ctx, id, true) },
 				"resize it": func(ctx context.Context) error {
 					_, err := client.Resize(ctx, disk.Disk{ID: id, Size: 20, State: disk.Available}, 30)

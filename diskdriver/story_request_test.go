@@ -9,7 +9,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/params"
@@ -161,9 +160,9 @@ func (s *story) byHand(what string, id disk.ID, with string) error {
 	defer cancel()
 	switch what {
 	case "attach":
-		_, _, err = client.Attach(ctx, node, id, false, attachment.Attached(node))
+		_, _, err = client.Attach(ctx, node, id, false)
 	case "detach":
-		_, _, err = client.Detach(ctx, node, id, attachment.Detached(node))
+		_, _, err = client.Detach(ctx, node, id)
 	case "untag":
 		err = client.Untag(ctx, id, []string{with})
 	default:

@@ -67,7 +67,7 @@ func newAuditWorld(t *testing.T, denials ...ecssim.Denial) *auditWorld {
 	if err := sim.Advance(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := client.Attach(t.Context(), "i-1", held.ID, false, func(d disk.Disk, _ disk.Reply) (bool, error) { return d.On("i-1"), nil }); err != nil {
+	if _, _, err := client.Attach(t.Context(), "i-1", held.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, spec := range []disk.SnapshotSpec{

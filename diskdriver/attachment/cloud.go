@@ -24,22 +24,19 @@ type Reader interface {
 	TryMove(ctx context.Context, id disk.ID, m disk.Move) error
 }
 
-// Judge says whether what ECS was asked for is done, from a read and ECS's reply.
-type Judge = func(disk.Disk, disk.Reply) (done bool, err error)
-
 // Instances attaches disks to instances.
 type Instances interface {
-	// Attach asks ECS to attach a disk, and then is Await, with what ECS replied, which it also returns. If ECS is at work on the same
-	// call, it isn't made again. With force a regional disk is taken from an instance of another zone.
+	// Attach asks ECS to attach a disk, reads it until one shows what has come of that, and returns it as it was seen last, with ECS's
+	// reply. If ECS is at work on the same call, it isn't made again. With force a regional disk is taken from an instance of another zone.
 	//
 	// Pending: ECS is at work on it, or others are first; the same call later
-	// ends it. NodeFull: the instance takes no more. NotFound: there is no such
+	// ends it. InUse: another instance has it. NodeFull: the instance takes no more. NotFound: there is no such
 	// disk or instance. UnknownOutcome: ECS may or may not attach it.
-	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen Judge) (disk.Disk, disk.Reply, error)
+	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, disk.Reply, error)
 
 	// Detach asks ECS to detach a disk, and else is Attach. NotFound is ECS's answer to the call. After the answer that no instance
 	// has the disk, or that there is no such instance, it isn't read, and nothing but its ID is returned.
-	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen Judge) (disk.Disk, disk.Reply, error)
+	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, disk.Reply, error)
 }
 
 // Tags changes the tags of disks.

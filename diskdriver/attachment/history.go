@@ -81,14 +81,14 @@ func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenc
 	shown := func(d disk.Disk) (bool, error) {
 		here := d.On(p.Instance) && d.State != disk.Detaching
 		known := a.table.known(d.ID, p.Instance)
-		if !here && a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && time.Now().After(known.unseen) {
+		if !here && a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && time.Now().After(known.showsBy) {
 			return false, disk.Errorf(disk.Pending, "the disk is %s, and not attached to %s any more", d.State, p.Instance)
 		}
 		return here && d.State != disk.Attaching && a.table.isLater(d, p.Instance) && (!fenced || p.compatible(d) == nil), nil
 	}
 	var err error
 	if a.table.needsMark(d.ID, p.Instance) || a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && !a.table.isLater(d, p.Instance) {
-		d, err = a.remark(ctx, d)
+		d, err = a.markAndRead(ctx, d)
 	}
 	if ok := a.table.marked(d.ID) == ""; !ok && err == nil { // else no read can be told from another
 		if ok, err = shown(d); !ok && err == nil {
@@ -103,8 +103,8 @@ func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenc
 	return d, err
 }
 
-// remark sets a new mark, and returns the disk as a read shows it that is later; if there can be no mark, as it is.
-func (a *Attacher) remark(ctx context.Context, d disk.Disk) (disk.Disk, error) {
+// markAndRead sets a new mark, and returns the disk as a read shows it that is later; if there can be no mark, as it is.
+func (a *Attacher) markAndRead(ctx context.Context, d disk.Disk) (disk.Disk, error) {
 	mark, turned := nextMark(d)
 	if mark == "" {
 		return d, nil

@@ -79,14 +79,14 @@ func (a *Attacher) plan(ctx context.Context, p Publication) (d disk.Disk, next s
 		d, err = a.ecs.Get(ctx, p.Disk)
 	}
 	if err != nil {
-		return d, done, a.unseen(ctx, p.Disk, err)
+		return d, done, a.confirmMissing(ctx, p.Disk, err)
 	}
 	if err := p.usable(d); err != nil {
 		return d, done, err
 	}
 	next, err = a.table.publishes(d, p)
 	if err == nil && next == attach && (d.On(p.Instance) || a.table.known(p.Disk, p.Instance).phase == attached) { // is it so still?
-		if d, err = a.remark(ctx, d); err == nil {
+		if d, err = a.markAndRead(ctx, d); err == nil {
 			next, err = a.table.publishes(d, p)
 		}
 		if err == nil && next == attach && d.On(p.Instance) {
@@ -102,8 +102,8 @@ func (a *Attacher) plan(ctx context.Context, p Publication) (d disk.Disk, next s
 	return d, next, err
 }
 
-// unseen returns the error of a read. That reads don't show a disk proves nothing, so ECS is asked by a call that changes nothing.
-func (a *Attacher) unseen(ctx context.Context, id disk.ID, err error) error {
+// confirmMissing returns the error of a read. That reads don't show a disk proves nothing, so ECS is asked by a call that changes nothing.
+func (a *Attacher) confirmMissing(ctx context.Context, id disk.ID, err error) error {
 	if disk.KindOf(err) != disk.NotFound || disk.KindOf(a.ecs.TryMove(ctx, id, disk.Move{Level: "PL1"})) == disk.NotFound {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *Attacher) unseen(ctx context.Context, id disk.ID, err error) error {
 // await reads a disk that was shown until seen says that it is done.
 func (a *Attacher) await(ctx context.Context, id disk.ID, seen func(disk.Disk) (bool, error)) (disk.Disk, error) {
 	d, err := a.ecs.Await(ctx, id, seen)
-	return d, a.unseen(ctx, id, err)
+	return d, a.confirmMissing(ctx, id, err)
 }
 
 // usable refuses a disk that no instance could use as it is to be used.
@@ -159,6 +159,6 @@ func (a *Attacher) attach(ctx context.Context, d disk.Disk, p Publication, force
 		})
 	}()
 	var err error
-	d, reply, err = a.ecs.Attach(ctx, p.Instance, p.Disk, force, Attached(p.Instance))
+	d, reply, err = a.ecs.Attach(ctx, p.Instance, p.Disk, force)
 	return d, err
 }

@@ -31,88 +31,7 @@ func reply(answer disk.Answer, age int) disk.Reply {
 	return r
 }
 
-// judged is a verdict in words.
-func judged(done bool, err error) string {
-	if err != nil {
-		return disk.KindOf(err).String()
-	}
-	return map[bool]string{true: "done", false: "wait"}[done]
-}
-
 const here, there = disk.InstanceID("i-here"), disk.InstanceID("i-there")
-
-func TestLooksAfterAnAttach(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		reply disk.Reply
-		look  disk.Disk
-		want  string
-	}{
-		{"attached", reply(disk.Accepted, 1), look(disk.Attached, false, "T1", here), "done"},
-		{"attached, of a shared disk", reply(disk.Accepted, 1), look(disk.Attached, true, "", there, here), "done"},
-		{"attaching", reply(disk.Accepted, 1), look(disk.Attaching, false, "T1"), "wait"},
-		{"attaching, whatever ECS replied", reply(disk.WrongState, 1), look(disk.Attaching, false, "T1"), "wait"},
-		{"nothing yet", reply(disk.Accepted, 19), look(disk.Available, false, "T1"), "wait"},
-		{"nothing for too long", reply(disk.Accepted, 20), look(disk.Available, false, "T1"), "pending"},
-		{"nothing of a call without an answer", reply(disk.NoAnswer, 1), look(disk.Available, false, "T1"), "unknown outcome"},
-		{"refused", reply(disk.WrongState, 1), look(disk.Available, false, "T1"), "pending"},
-		{"refused, for another has it", reply(disk.WrongState, 1), look(disk.Attached, false, "T1", there), "in use"},
-		{"another had it a moment ago", reply(disk.Accepted, 1), look(disk.Attached, false, "T1", there), "wait"},
-		{"being detached", reply(disk.Accepted, 1), look(disk.Detaching, false, "T1", here), "pending"},
-		{"being detached from others", reply(disk.Accepted, 1), look(disk.Detaching, true, "T1", there), "wait"},
-	} {
-		if got := judged(Attached(here)(test.look, test.reply)); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
-		}
-	}
-}
-
-func TestLooksAfterADetach(t *testing.T) {
-	on, shared := look(disk.Attached, false, "T1", here), look(disk.Attached, true, "T1", there, here)
-	for _, test := range []struct {
-		name  string
-		reply disk.Reply
-		look  disk.Disk
-		want  string
-	}{
-		{"detached", reply(disk.Accepted, 1), look(disk.Available, false, "T2"), "done"},
-		{"detaching", reply(disk.Accepted, 60), look(disk.Detaching, false, "T1", here), "wait"},
-		{"detaching, the instance not shown", reply(disk.Accepted, 60), look(disk.Detaching, false, "T1"), "wait"},
-		{"nothing yet", reply(disk.Accepted, 19), on, "wait"},
-		{"nothing for too long", reply(disk.Accepted, 20), on, "pending"},
-		{"nothing of a call without an answer", reply(disk.NoAnswer, 1), on, "unknown outcome"},
-		{"being attached", reply(disk.WrongState, 1), look(disk.Attaching, false, ""), "wait"},
-		{"attached by now", reply(disk.WrongState, 1), on, "done"},
-		{"elsewhere, and shown by an earlier look", reply(disk.Elsewhere, 1), on, "wait"},
-		{"elsewhere", reply(disk.Elsewhere, 1), look(disk.Attached, false, "", there), "done"},
-		{"of a shared disk, detached", reply(disk.Accepted, 1), look(disk.Attached, true, "T2", there), "done"},
-		{"of a shared disk, being detached by an earlier call", reply(disk.AlreadyDetaching, 19), shared, "wait"},
-		{"being detached by an earlier call for long", reply(disk.AlreadyDetaching, 60), look(disk.Detaching, false, "T1", here), "wait"},
-		{"not any more", reply(disk.AlreadyDetaching, 60), on, "done"},
-		{"elsewhere, and shown for too long", reply(disk.Elsewhere, 20), on, "done"},
-	} {
-		if got := judged(Detached(here)(test.look, test.reply)); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
-		}
-	}
-}
-
-func TestWorkThatECSGivesUpIsPending(t *testing.T) {
-	attach := Attached(here)
-	if got := judged(attach(look(disk.Attaching, false, ""), reply(disk.Accepted, 1))); got != "wait" {
-		t.Errorf("attaching: %s", got)
-	}
-	if got := judged(attach(look(disk.Available, false, ""), reply(disk.Accepted, 2))); got != "pending" {
-		t.Errorf("not attaching any more: %s, want pending", got)
-	}
-	detach := Detached(here)
-	if got := judged(detach(look(disk.Detaching, false, "", here), reply(disk.Accepted, 1))); got != "wait" {
-		t.Errorf("detaching: %s", got)
-	}
-	if got := judged(detach(look(disk.Attached, false, "", here), reply(disk.Accepted, 2))); got != "pending" {
-		t.Errorf("not detaching any more: %s, want pending", got)
-	}
-}
 
 // TestWhatProvesADiskOff has what this process knows in the first columns, and the reply to a detach with the read after it in the next.
 func TestWhatProvesADiskOff(t *testing.T) {
@@ -134,13 +53,13 @@ func TestWhatProvesADiskOff(t *testing.T) {
 		{"a later time of what others attached", Record{}, reply(disk.Accepted, 5), look(disk.Available, false, t2), "ask", 0},
 		{"not attached", Record{}, reply(disk.NotAttached, 0), look("", false, ""), "proved", 0},
 		{"elsewhere", Record{}, reply(disk.Elsewhere, 0), look(disk.Attached, false, "", there), "proved", 0},
-		{"not attached, and a call is open", Record{unanswered: now.Add(20 * time.Second)}, reply(disk.NotAttached, 0), look("", false, ""), "ask", 20},
-		{"not attached, and an attach doesn't show", Record{unseen: now.Add(9 * time.Second)}, reply(disk.NotAttached, 0), look("", false, ""), "ask", 9},
-		{"no instance, whatever is open", Record{unanswered: now.Add(20 * time.Second)}, reply(disk.NoInstance, 0), look("", false, ""), "proved", 0},
+		{"not attached, and a call is open", Record{arrivesBy: now.Add(20 * time.Second)}, reply(disk.NotAttached, 0), look("", false, ""), "ask", 20},
+		{"not attached, and an attach doesn't show", Record{showsBy: now.Add(9 * time.Second)}, reply(disk.NotAttached, 0), look("", false, ""), "ask", 9},
+		{"no instance, whatever is open", Record{arrivesBy: now.Add(20 * time.Second)}, reply(disk.NoInstance, 0), look("", false, ""), "proved", 0},
 		{"no answer", ours, reply(disk.NoAnswer, 0), look(disk.Available, false, t2), "ask", 0},
 		{"in a wrong state, for the first time", Record{}, reply(disk.WrongState, 0), look(disk.Available, false, ""), "ask", 20},
 		{"in a wrong state, still", Record{refused: now.Add(-20 * time.Second)}, reply(disk.WrongState, 0), look(disk.Available, false, ""), "doubtful", 0},
-		{"in a wrong state, and ECS has detached it", Record{agreed: true}, reply(disk.WrongState, 0), look(disk.Available, false, ""), "proved", 20},
+		{"in a wrong state, and ECS has detached it", Record{accepted: true}, reply(disk.WrongState, 0), look(disk.Available, false, ""), "proved", 20},
 		{"in a wrong state, and others have it", Record{refused: now.Add(-time.Minute)}, reply(disk.WrongState, 0), look(disk.Attached, true, "", there), "ask", 0},
 	} {
 		proved, doubtful := test.r.off(test.look, test.reply, now)
@@ -148,8 +67,8 @@ func TestWhatProvesADiskOff(t *testing.T) {
 		if proved {
 			got = "proved"
 		}
-		if got != test.want || !test.r.again.IsZero() && test.r.again.Sub(now) != test.again*time.Second {
-			t.Errorf("%s: %s, again %v; want %s", test.name, got, test.r.again.Sub(now), test.want)
+		if got != test.want || !test.r.askAgain.IsZero() && test.r.askAgain.Sub(now) != test.again*time.Second {
+			t.Errorf("%s: %s, again %v; want %s", test.name, got, test.r.askAgain.Sub(now), test.want)
 		}
 	}
 }

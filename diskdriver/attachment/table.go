@@ -106,7 +106,7 @@ func (t *Table) record(id disk.ID, instance disk.InstanceID) *Record {
 	if r == nil {
 		r = &Record{}
 		if !all.first {
-			r.unanswered = t.began.Add(disk.RequestLifetime)
+			r.arrivesBy = t.began.Add(disk.RequestLifetime)
 		}
 		all.on[instance] = r
 	}
@@ -135,8 +135,8 @@ func (t *Table) mark(id disk.ID, value string, first bool) {
 	all := t.of(id)
 	all.mark, all.first = value, all.first || first
 	for _, r := range all.on {
-		if r.ended, r.remark = "", false; first {
-			r.unanswered = time.Time{}
+		if r.ended, r.needsMark = "", false; first {
+			r.arrivesBy = time.Time{}
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (t *Table) marked(id disk.ID) string {
 
 // needsMark says whether the next attachment of a disk to an instance needs a mark.
 func (t *Table) needsMark(id disk.ID, instance disk.InstanceID) bool {
-	return t.marked(id) == "" || t.known(id, instance).remark
+	return t.marked(id) == "" || t.known(id, instance).needsMark
 }
 
 // isLater says whether a read that shows a disk on an instance is later than this process's last detach of it, and than what other
@@ -176,7 +176,7 @@ func (t *Table) isLater(d disk.Disk, instance disk.InstanceID) bool {
 	if r.shown != "" && r.shown == d.AttachedSince(instance) {
 		return false
 	}
-	return d.Tags[disk.HistoryTag] == t.marked(d.ID) && !r.remark && (r.ended == "" || d.Released == r.ended || later(d.Released, r.ended))
+	return d.Tags[disk.HistoryTag] == t.marked(d.ID) && !r.needsMark && (r.ended == "" || d.Released == r.ended || later(d.Released, r.ended))
 }
 
 // attach notes that a read shows a disk on an instance, which isLater, and what its tags say of writing, whatever is asked for.
@@ -196,7 +196,7 @@ func (t *Table) detach(d disk.Disk, instance disk.InstanceID) {
 	if r.ordered && later(d.Released, r.before) {
 		r.ended = d.Released
 	} else if r.phase != unknown && r.phase != detached {
-		r.remark = true
+		r.needsMark = true
 	}
 	r.become(detached)
 	r.ordered = false
@@ -261,7 +261,7 @@ func (t *Table) current(d disk.Disk) disk.Disk {
 		case r == nil || r.phase != detached:
 			return false
 		case r.ended == "":
-			return !isMarked || r.remark
+			return !isMarked || r.needsMark
 		}
 		return d.Released != r.ended && !later(d.Released, r.ended)
 	})

@@ -65,12 +65,12 @@ func (a *Attacher) takeOff(ctx context.Context, id disk.ID, instance disk.Instan
 		}
 	}
 	for wait := time.Duration(0); ; wait = min(2*wait+firstPause, lastPause) {
-		if err := pause(ctx, latest(a.table.known(id, instance).again, time.Now().Add(wait))); err != nil {
+		if err := pause(ctx, latest(a.table.known(id, instance).askAgain, time.Now().Add(wait))); err != nil {
 			return disk.Disk{}, err
 		}
 		d, proved, doubtful, err := a.detach(ctx, id, instance)
 		if doubtful && err == nil {
-			d, err = a.remark(ctx, d)
+			d, err = a.markAndRead(ctx, d)
 			proved = err == nil && len(d.Attachments) == 0 && d.State != disk.Attaching && d.State != disk.Detaching
 		}
 		if proved && d.Tags == nil { // ECS's answer is enough
@@ -108,7 +108,7 @@ func (a *Attacher) detach(ctx context.Context, id disk.ID, instance disk.Instanc
 			}
 		})
 	}()
-	d, reply, err = a.ecs.Detach(ctx, instance, id, Detached(instance))
+	d, reply, err = a.ecs.Detach(ctx, instance, id)
 	return d, false, false, err
 }
 
@@ -125,7 +125,7 @@ func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID, check func(disk.D
 			later = false
 		}
 		if err != nil {
-			return d, a.unseen(ctx, id, err)
+			return d, a.confirmMissing(ctx, id, err)
 		}
 		holders := append(a.table.current(d).Holders(), a.table.mayHave(id)...)
 		if later && len(holders) == 0 {
@@ -141,7 +141,7 @@ func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID, check func(disk.D
 		if err := pause(ctx, known.open()); err != nil {
 			return d, err
 		}
-		d, err = a.remark(ctx, d)
+		d, err = a.markAndRead(ctx, d)
 		later = true
 	}
 }

@@ -54,9 +54,6 @@ const settleTime = 10 * time.Second
 // noAnswer is the reply to a call that has not returned.
 var noAnswer = disk.Reply{Answer: disk.NoAnswer, Err: disk.Errorf(disk.UnknownOutcome, "whether ECS has the call is not known")}
 
-// judge says whether what ECS was asked for is done, from a read and the reply to the call.
-type judge = func(disk.Disk, disk.Reply) (done bool, err error)
-
 // attachments attaches disks to instances and detaches them.
 type attachments struct {
 	session *transport.Session
@@ -74,23 +71,15 @@ func (a *attachments) Await(ctx context.Context, id disk.ID, seen func(disk.Disk
 	return a.reads.Await(ctx, a.recent.UnderWay(id), seen)
 }
 
-// Attach asks ECS to attach a disk to an instance, and reads the disk until seen
-// says that it is done; it returns the disk as it was seen last, and ECS's reply. With force a
-// regional disk is taken from an instance of another zone.
+// Attach asks ECS to attach a disk to an instance, and reads the disk until one shows what has come of that (progress); it returns the disk
+// as it was seen last, and ECS's reply. With force a regional disk is taken from an instance of another zone.
 //
 // Calls for one instance queue up (package instancequeue). A call that ECS is at
 // work on already is not made again. Pending: ECS is at work on it, or others are
-// first; the same call later ends it. NodeFull: the instance takes no more.
+// first; the same call later ends it. InUse: another instance has it. NodeFull: the instance takes no more.
 // UnknownOutcome: ECS may or may not attach it.
-func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen judge) (disk.Disk, disk.Reply, error) {
-	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, judge: seen,
-		asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
-	o.call = func() error {
-		_, err := transport.AttachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.AttachDiskRequest) {
-			r.InstanceId, r.DiskId, r.Force, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(force), trueOrUnset(o.bound)
-		})
-		return err
-	}
+func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, disk.Reply, error) {
+	o := a.attaching(ctx, instance, id, force)
 	if err := o.check(); err != nil {
 		return disk.Disk{}, disk.Reply{}, err
 	}
@@ -100,10 +89,23 @@ func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id d
 	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Attach})
 }
 
+// attaching returns the operation that Attach runs.
+func (a *attachments) attaching(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) *operation {
+	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, judge: (&progress{instance: instance}).attached,
+		asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
+	o.call = func() error {
+		_, err := transport.AttachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.AttachDiskRequest) {
+			r.InstanceId, r.DiskId, r.Force, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(force), trueOrUnset(o.bound)
+		})
+		return err
+	}
+	return o
+}
+
 // Detach asks ECS to detach a disk from an instance, and else is Attach. NotFound: ECS has answered that there is no such disk. After the
 // answer that no instance has the disk, or that there is no such instance, it isn't read, and nothing but its ID is returned.
-func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen judge) (disk.Disk, disk.Reply, error) {
-	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, judge: seen,
+func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, disk.Reply, error) {
+	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, judge: (&progress{instance: instance}).detached,
 		asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
 		_, err := transport.DetachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.DetachDiskRequest) {
@@ -135,7 +137,7 @@ type operation struct {
 	instance disk.InstanceID
 	asked    instancequeue.Operation
 	call     func() error
-	judge    judge
+	judge    func(disk.Disk, disk.Reply) (done bool, err error) // of progress
 
 	slot       *instancequeue.Slot
 	acceptedAt time.Time     // when ECS accepted the call; zero if that is not known

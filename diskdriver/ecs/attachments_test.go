@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/suspension"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -38,13 +38,13 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 
 // attach attaches a disk.
 func attach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	d, _, err := c.Attach(ctx, instance, id, false, attachment.Attached(instance))
+	d, _, err := c.Attach(ctx, instance, id, false)
 	return d, err
 }
 
 // detach detaches a disk.
 func detach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	d, _, err := c.Detach(ctx, instance, id, attachment.Detached(instance))
+	d, _, err := c.Detach(ctx, instance, id)
 	return d, err
 }
 
@@ -326,13 +326,14 @@ func TestALeftSlotKeepsTheReply(t *testing.T) {
 		if err := sim.AddFault(ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultLostRequest}); err != nil {
 			t.Fatal(err)
 		}
+		if err := sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultLostRequest}); err != nil {
+			t.Fatal(err)
+		}
 		for range 2 {
-			_, _, err := c.Detach(inTime(t, 10*time.Second), nodeA, id, func(_ disk.Disk, reply disk.Reply) (bool, error) {
-				if reply.Answer != disk.NoAnswer || disk.KindOf(reply.Err) != disk.UnknownOutcome {
-					t.Errorf("the reply is %+v, want none", reply)
-				}
-				return false, nil
-			})
+			_, reply, err := c.Detach(inTime(t, 10*time.Second), nodeA, id)
+			if reply.Answer != disk.NoAnswer || disk.KindOf(reply.Err) != disk.UnknownOutcome {
+				t.Errorf("the reply is %+v, want none", reply)
+			}
 			wantKind(t, err, disk.UnknownOutcome)
 		}
 		if n := calls(sim, "DetachDisk"); n != 1 {
@@ -424,7 +425,9 @@ func TestAPanicHoldsNoSlotForEver(t *testing.T) {
 		ids := []disk.ID{madeDisk(t, c, "vol-1"), madeDisk(t, c, "vol-2")}
 		func() {
 			defer func() { _ = recover() }()
-			_, _, _ = c.Attach(t.Context(), nodeA, ids[0], false, func(disk.Disk, disk.Reply) (bool, error) { panic("odd") })
+			o := c.attaching(t.Context(), nodeA, ids[0], false)
+			o.judge = func(disk.Disk, disk.Reply) (bool, error) { panic("odd") }
+			_, _, _ = o.run(t.Context(), batch.Change{Disk: ids[0], Kind: batch.Attach})
 		}()
 		for _, id := range ids {
 			if _, err := attach(inTime(t, time.Minute), c, nodeA, id); err != nil {

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -248,7 +247,7 @@ func failedPolls(t *testing.T, r *report) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), otherTime)
 				defer cancel()
-				if _, _, err := w.client.Attach(ctx, instance(i), d.ID, false, attachment.Attached(instance(i))); err != nil {
+				if _, _, err := w.client.Attach(ctx, instance(i), d.ID, false); err != nil {
 					mu.Lock()
 					failures++
 					mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
@@ -133,7 +132,7 @@ func (w *workload) lifecycle(i int) {
 func (w *workload) attach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
 	_, err := w.client.GetCached(ctx, id)
 	if err == nil {
-		_, _, err = w.client.Attach(ctx, at, id, false, attachment.Attached(at))
+		_, _, err = w.client.Attach(ctx, at, id, false)
 	}
 	return err
 }
@@ -142,7 +141,7 @@ func (w *workload) attach(ctx context.Context, at disk.InstanceID, id disk.ID) e
 func (w *workload) detach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
 	_, err := w.client.GetCached(ctx, id)
 	if err == nil {
-		_, _, err = w.client.Detach(ctx, at, id, attachment.Detached(at))
+		_, _, err = w.client.Detach(ctx, at, id)
 	}
 	return err
 }
