@@ -144,7 +144,7 @@ type Syncer struct {
 	turns          *turns
 	liveness       *liveness.Monitor
 
-	mu     sync.Mutex // of all below; a task holds it except while task.ask waits
+	mu     sync.Mutex // of all below; a task holds it except while task.unlocked waits
 	claims map[types.UID]*entry
 	// leadingSince is when this process began to lead; zero: it doesn't.
 	leadingSince time.Time
@@ -261,9 +261,9 @@ func (s *Syncer) work(ctx context.Context, uid types.UID) {
 	}
 }
 
-// ask does what waits for somebody else, without the lock, within a time that does not depend on whom is asked. A panic is an error: what
+// unlocked does what waits for somebody else, without the lock, within a time that does not depend on whom is asked. A panic is an error: what
 // it has come to is unknown.
-func (t *task) ask(do func(ctx context.Context) error) (err error) {
+func (t *task) unlocked(do func(ctx context.Context) error) (err error) {
 	t.recount(t.entry)
 	t.mu.Unlock()
 	defer t.mu.Lock()

@@ -67,7 +67,7 @@ func (t *task) checkVolume() error {
 		return nil
 	}
 	var lacks bool
-	err := t.ask(func(ctx context.Context) (err error) {
+	err := t.unlocked(func(ctx context.Context) (err error) {
 		lacks, err = t.api.lacksVolume(ctx, t.claim, t.pv)
 		return err
 	})
@@ -92,7 +92,7 @@ func (t *task) readSecrets(asked *request.Request) error {
 		return nil
 	}
 	var secrets map[string]string
-	err := t.ask(func(ctx context.Context) (err error) {
+	err := t.unlocked(func(ctx context.Context) (err error) {
 		secrets, err = t.api.readSecret(ctx, ref)
 		return err
 	})
@@ -126,7 +126,7 @@ func (t *task) protect(asked *request.Request) error {
 	if !hasSource(asked) {
 		return nil
 	}
-	err := t.ask(func(ctx context.Context) error { return t.Protection.Protect(ctx, asked.Claim) })
+	err := t.unlocked(func(ctx context.Context) error { return t.Protection.Protect(ctx, asked.Claim) })
 	if t.isUnneeded() {
 		err = errChanged
 	}
@@ -144,7 +144,7 @@ func (t *task) record(asked *request.Request, passed time.Time) error {
 	}
 	t.request, t.bytes = asked, len(encoded)
 	if err == nil {
-		err = t.ask(func(ctx context.Context) error { return t.Journal.Put(ctx, string(t.uid), encoded) })
+		err = t.unlocked(func(ctx context.Context) error { return t.Journal.Put(ctx, string(t.uid), encoded) })
 	}
 	switch refusal := t.Refusals.RefusedSince(wantOf(asked), passed); {
 	case err != nil:
@@ -188,7 +188,7 @@ func (t *task) create() error {
 	asked, secrets, called := t.request, t.secrets, t.Now()
 	isFirst := t.isYoung(asked.Claim) && !t.nameMayBeTaken
 	var response *csi.CreateVolumeResponse
-	err := t.ask(func(ctx context.Context) (err error) {
+	err := t.unlocked(func(ctx context.Context) (err error) {
 		if t.queue.ShuttingDown() { // it was waiting for the journal
 			return errEnding
 		}
@@ -201,7 +201,7 @@ func (t *task) create() error {
 		return err
 	})
 	if err != nil {
-		return t.refused(err, called)
+		return t.afterError(err, called)
 	}
 	t.nameMayBeTaken, t.maybeMade = true, true
 	if err := asked.Check(response); err != nil {
@@ -218,8 +218,8 @@ func (t *task) isYoung(claim *v1.PersistentVolumeClaim) bool {
 	return !t.leadingSince.IsZero() && claim.CreationTimestamp.After(t.leadingSince.Add(maxClockSkew))
 }
 
-// refused returns what the driver's answer means if it is no volume.
-func (t *task) refused(err error, called time.Time) error {
+// afterError returns what the driver's answer means if it is no volume.
+func (t *task) afterError(err error, called time.Time) error {
 	if t.saved() != nil { // an earlier call has made it
 		return errChanged
 	}
@@ -271,7 +271,7 @@ func (t *task) outOfStock(asked *request.Request, err error) error {
 		return err
 	}
 	if t.isWanted() {
-		_ = t.ask(func(ctx context.Context) error { t.reportConflict(ctx, asked); return nil })
+		_ = t.unlocked(func(ctx context.Context) error { t.reportConflict(ctx, asked); return nil })
 	}
 	return &failure{kind: reschedules, err: err}
 }
@@ -321,7 +321,7 @@ func (t *task) deleteUnowned(id string, needsProof bool, count prometheus.Counte
 		return &keptError{fmt.Errorf("driver %s does not tell whether it was ever used", t.DriverName)}
 	}
 	secrets := t.secrets
-	err := t.ask(func(context.Context) error { // it reads all PersistentVolumes, and bounds each request
+	err := t.unlocked(func(context.Context) error { // it reads all PersistentVolumes, and bounds each request
 		if t.queue.ShuttingDown() { // it was waiting for the driver
 			return errEnding
 		}

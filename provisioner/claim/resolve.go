@@ -24,7 +24,7 @@ func (t *task) resolve() (*request.Request, error) {
 		return nil, errBehind
 	}
 	var asked *request.Request
-	err := t.ask(func(ctx context.Context) (err error) {
+	err := t.unlocked(func(ctx context.Context) (err error) {
 		asked, err = t.resolver.resolve(ctx, t.claim)
 		return err
 	})
@@ -50,7 +50,7 @@ func (t *task) unresolved(err error) error {
 	case reason == topology.NoTopology:
 	case reason == topology.NodeGone:
 		gone := false
-		_ = t.ask(func(ctx context.Context) error { gone = t.api.isNodeGone(ctx, node); return nil })
+		_ = t.unlocked(func(ctx context.Context) error { gone = t.api.isNodeGone(ctx, node); return nil })
 		if t.isUnneeded() {
 			return errChanged
 		}

@@ -226,7 +226,7 @@ func (t *task) reschedule(f *failure) time.Duration {
 		return t.retry(&failure{kind: failed, err: f.err})
 	}
 	var version string
-	err := t.ask(func(ctx context.Context) (err error) {
+	err := t.unlocked(func(ctx context.Context) (err error) {
 		version, err = t.api.removeSelectedNode(ctx, t.claim, node)
 		return err
 	})

@@ -24,7 +24,7 @@ func (t *task) save() error {
 		// It may have been used: its PersistentVolume shows it.
 	}
 	pv := t.request.PersistentVolume(t.Options, t.volume)
-	err := t.ask(func(ctx context.Context) error {
+	err := t.unlocked(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 		defer cancel()
 		return t.api.save(ctx, pv)
