@@ -20,7 +20,7 @@ comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update spell site demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why bench-attach-queue vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update spell site demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why bench-attach-queue vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -182,10 +182,7 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 	  done; \
 	done
 
-bench-ecs: ## measure the ECS client against the simulator, and write docs/benchmarks.md (3 minutes)
-	$(GO) run ./test/bench -write docs/benchmarks.md
-
-bench-lifecycle: build ## measure disk-driver through its socket, and write docs/benchmarks.md (twenty minutes; ROWS=fast-1,... for some; DRIVER="program args" for another beside it)
+bench-lifecycle: build ## measure disk-driver through its socket, and write docs/benchmarks.md (half an hour; ROWS=fast-1,... for some; DRIVER="program args" for another beside it)
 	$(GO) run ./test/bench -what lifecycle -programs bin -rows "$(ROWS)" -driver "$(DRIVER)" -write docs/benchmarks.md
 
 bench-accounts: build ## measure 20 disk-drivers that share an account, and write docs/benchmarks.md (eight minutes)

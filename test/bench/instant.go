@@ -81,6 +81,9 @@ func (d instant) paceOf(claim string) (p pace, err error) {
 	return p, json.Unmarshal(text, &p)
 }
 
+// instantVariable is the environment of a process that is a part of the driver: its instantSettings, in JSON.
+const instantVariable = "TOPODISK_BENCH_INSTANT"
+
 // instantSettings say which part of the driver a process is.
 type instantSettings struct{ Socket, Node, Zone, Paces string }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -29,13 +30,18 @@ type scenario struct {
 	instances int
 	queues    string
 	latency   func(round int) ecssim.LatencyForm
-	warm      int // lifecycles that the driver has run before, one at a time
+	warm      int    // lifecycles that the driver has run before, one at a time
+	throttle  string // the simulator's limits of calls; empty for none
 
 	calls   float64 // a lifecycle, at most
 	wall    float64 // seconds at most; 0: a multiple of the limit
 	ofLimit float64 // at most
 	lost    float64 // seconds at most that a handover costs; 0: there is none
 }
+
+// What a crowd may cost whose calls are throttled: in percent of the calls, in connections to ECS for each request of the most that were under
+// way together, and in MiB of the driver's process at its peak.
+const mostThrottled, mostConnections, mostMemory = 1, 1.1, 128
 
 // atOnce is what most of the scenarios run on: ten instances, ten volumes each.
 const atOnceN, atOnceInstances = 100, 10
@@ -55,6 +61,8 @@ var scenarios = []scenario{
 	{key: "drawn-1", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 1, cold", n: 1, instances: 1, queues: "serial", latency: drawn, calls: 30, ofLimit: 1.20},
 	{key: "drawn-100", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: drawn, calls: 7.5, ofLimit: 1.15},
 	{key: "handover", name: "real without spread, 100, serial: handover to a long-running standby halfway", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), lost: 15},
+	{key: "crowd", name: "real without spread, 1 000 on 100 instances, parallel, 600 calls a minute and action", n: 1000, instances: instances, queues: "parallel",
+		latency: fixed("real"), throttle: "default"},
 }
 
 // fixed are the latencies of a profile, the same every time.
@@ -87,11 +95,13 @@ type outcome struct {
 	later      int     // answers to come back later
 	lost       float64 // seconds longer than without the handover
 	wrong      int     // answers OK that were not so in ECS
+
+	throttled, connections, memory float64 // as in mostThrottled, ...
 }
 
 // run runs a scenario once with one driver.
 func (s scenario) run(ctx context.Context, programs string, d csiDriver, round int) (o outcome, err error) {
-	r, end, err := startReplicas(ctx, programs, s.queues, s.instances)
+	r, end, err := startReplicas(ctx, programs, s.queues, s.instances, "--throttle="+cmp.Or(s.throttle, "off"))
 	if err != nil {
 		return o, err
 	}
@@ -112,7 +122,26 @@ func (s scenario) run(ctx context.Context, programs string, d csiDriver, round i
 			return o, err
 		}
 	}
-	return s.measure(ctx, r.Simulator, caller, "pvc")
+	if s.throttle == "" {
+		return s.measure(ctx, r.Simulator, caller, "pvc")
+	}
+	return s.crowd(ctx, r, d, caller)
+}
+
+// crowd is measure, with what the crowd cost the account and the driver's process.
+func (s scenario) crowd(ctx context.Context, r *simulator.Replicas, d csiDriver, caller *caller) (o outcome, err error) {
+	caller.longestPause = accountPause
+	if o, err = s.measure(ctx, r.Simulator, caller, "pvc"); err != nil {
+		return o, err
+	}
+	stats, err := r.Simulator.Stats(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.throttled, o.connections = 100*float64(stats.Throttled)/float64(stats.Calls), float64(stats.Connections)/float64(stats.MostAtOnce)
+	bytes, err := memoryOf(r.Driver(d.name), "VmHWM")
+	o.memory = float64(bytes) / (1 << 20)
+	return o, err
 }
 
 // handOver runs the lifecycles twice: by one driver, and again with that driver killed halfway and another one going

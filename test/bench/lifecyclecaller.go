@@ -22,6 +22,22 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
+const (
+	region    = "cn-hangzhou"
+	zone      = "cn-hangzhou-h"
+	instances = 100
+)
+
+// How long the sidecars give an operation, and how long they pause after one that is to be tried again.
+const (
+	createTime = 150 * time.Second // disk-provisioner
+	otherTime  = 60 * time.Second  // the limit that topodisk's chart gives attaches, detaches and resizes
+	firstPause = time.Second
+	lastPause  = 5 * time.Minute
+)
+
+func instance(i int) disk.InstanceID { return disk.InstanceID(fmt.Sprintf("i-%03d", i%instances)) }
+
 // startReplicas starts a simulator with n instances for drivers. What ends it returns the error of the run, and keeps the logs if there is one.
 func startReplicas(ctx context.Context, programs, queues string, n int, more ...string) (r *simulator.Replicas, end func(error) error, err error) {
 	dir, err := os.MkdirTemp("", "bench")

@@ -124,7 +124,7 @@ func (b *podsBench) addInstant(ctx context.Context) error {
 	}
 	play := func(s instantSettings) []string {
 		text, _ := json.Marshal(s) // it never fails
-		return []string{"/usr/bin/env", roleVariable + "=" + roleInstant, settingsVariable + "=" + string(text), self}
+		return []string{"/usr/bin/env", instantVariable + "=" + string(text), self}
 	}
 	name, err := b.AddDriver(ctx, lab.AnotherDriver{
 		Controller: play(instantSettings{Socket: "{socket}", Paces: b.pacesDir()}),

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
@@ -73,7 +75,13 @@ func memoryOf(p *process.Process, name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return sizeIn(string(text), name)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("the status of process %d has no %s", p.Pid(), name)
 }
 
 // zoneLabel is the one topology key of the nodes.

@@ -60,6 +60,12 @@ func (c *Client) State(ctx context.Context) (ecssim.State, error) {
 	return state, c.do(ctx, http.MethodGet, "state", nil, &state)
 }
 
+// Stats returns what is counted of the requests.
+func (c *Client) Stats(ctx context.Context) (ecssim.Stats, error) {
+	var stats ecssim.Stats
+	return stats, c.do(ctx, http.MethodGet, "stats", nil, &stats)
+}
+
 // Disks returns the disks that exist and have that claim namespace in their tags; "" for all of them.
 func (c *Client) Disks(ctx context.Context, namespace string) ([]ecssim.DiskState, error) {
 	state, err := c.State(ctx)

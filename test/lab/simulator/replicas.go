@@ -91,6 +91,9 @@ func CredentialsEnv() []string {
 	return []string{"ALIBABA_CLOUD_ACCESS_KEY_ID=" + KeyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET=" + Secret}
 }
 
+// Driver is the process of the driver of that name.
+func (r *Replicas) Driver(name string) *process.Process { return r.running[name] }
+
 // Socket is where the driver of that name serves CSI.
 func (r *Replicas) Socket(name string) string { return filepath.Join(r.dir, name+".sock") }
 
