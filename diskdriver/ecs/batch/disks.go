@@ -180,7 +180,7 @@ func (w *wait) read(ctx, limited context.Context, r *Reader[disk.ID, disk.Disk])
 		w.known = nil
 		return nil
 	}
-	q := w.request(limited, r)
+	q := &request[disk.ID, disk.Disk]{id: w.Disk, since: w.began, due: w.due(), wanted: w.wanted(limited)}
 	r.add(ctx, q)
 	select {
 	case got := <-q.answer:
@@ -207,11 +207,11 @@ func (w *wait) due() time.Time {
 	return w.Since.Add(shortestPause)
 }
 
-// request returns the request for the next read. The last one that can be back in time is made.
-func (w *wait) request(limited context.Context, r *Reader[disk.ID, disk.Disk]) *request[disk.ID, disk.Disk] {
-	q := certain[disk.ID, disk.Disk](w.Disk, w.began, w.due())
+// wanted returns how likely the next read is to show what is waited for. The last one that can be back in time is certain to
+// be made.
+func (w *wait) wanted(limited context.Context) likelihood {
 	if w.failures > 0 || w.absent > 0 || w.answered == 0 && w.Since.IsZero() {
-		return q
+		return certain
 	}
 	since, read := w.Since, time.Duration(0)
 	if since.IsZero() {
@@ -220,14 +220,16 @@ func (w *wait) request(limited context.Context, r *Reader[disk.ID, disk.Disk]) *
 	if w.answered > 0 {
 		read = max(w.sent.Sub(since), time.Millisecond)
 	}
+	end, ends := limited.Deadline()
 	answer := w.shown.Received.Sub(w.shown.Sent)
-	shared, alone := w.schedule.next(read, cmp.Or(w.Reply, answer), r.shareOfOneMore())
-	q.shared, q.alone = since.Add(shared), since.Add(alone+companyTime)
-	if end, ends := limited.Deadline(); ends {
-		last := end.Add(-2*answer - shortestPause)
-		q.shared, q.alone = earlier(q.shared, last), earlier(q.alone, last)
+	end = end.Add(-2*answer - shortestPause)
+	reply := cmp.Or(w.Reply, answer)
+	return func(now time.Time, enough float64) float64 {
+		if ends && !now.Before(end) {
+			return 1
+		}
+		return w.schedule.over(read, now.Sub(since), reply, enough)
 	}
-	return q
 }
 
 // note adds what a read shows.

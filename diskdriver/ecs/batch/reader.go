@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"sync"
@@ -23,10 +22,15 @@ const Size = 100
 const (
 	// gatherTime is how long a batch waits for more requests.
 	gatherTime = 2 * time.Millisecond
-	// companyTime is for how long a request that is worth a call of its own waits for others.
+	// judgeEvery is how often it is judged whether a batch is worth its call: so much for every judgeMany requests, for each
+	// has to be judged.
+	judgeEvery = 10 * time.Millisecond
+	judgeMany  = 200
+	// companyTime is for how long a request waits for others whose answer is all but certain to be wanted: by ripeOver or more.
 	companyTime = 100 * time.Millisecond
-	// oneShare and mostShare: see Reader.share.
-	oneShare, mostShare = 0.1, 0.65
+	ripeOver    = 0.9
+	// laterTimes is at how many later times it is judged whether a batch had better be sent then.
+	laterTimes = 7
 	// heldUp is from when on a read took so long that its time says nothing of others.
 	heldUp = time.Second
 )
@@ -38,10 +42,12 @@ type Reader[K ~string, V any] struct {
 
 	mu       sync.Mutex
 	later    []*request[K, V] // not due yet, the first one first
-	ready    []*request[K, V] // due, and in no batch yet, in the order of shared
+	ready    []*request[K, V] // due, and in no batch yet
 	since    time.Time        // when the first of ready was due
 	inFlight int              // batches that were sent and have no answer
 	open     int              // requests that have no answer
+	judged   time.Time        // when it was last judged whether a batch is worthwhile
+	answer   time.Duration    // how long the last read took that was not held up
 	timer    *time.Timer
 }
 
@@ -74,16 +80,20 @@ func NewReader[K ~string, V any](config Config[K, V]) *Reader[K, V] {
 // request is for one thing.
 type request[K ~string, V any] struct {
 	id     K
-	since  time.Time // who has waited longest goes first
-	due    time.Time // no read before
-	shared time.Time // when it is worth a call that others share; before, it goes along
-	alone  time.Time // when it is worth a call of its own
-	until  time.Time // nobody needs the answer later; zero: there is no such time
+	since  time.Time  // who has waited longest goes first
+	due    time.Time  // no read before
+	wanted likelihood // of what is waited for
+	until  time.Time  // nobody needs the answer later; zero: there is no such time
 
+	value  float64   // of wanted, when it was judged
+	ripe   time.Time // since when that has been at least ripeOver
 	batch  *call[K, V]
 	done   bool
 	answer chan Observation[V]
 }
+
+// likelihood says how likely a read is to show what is waited for, from 0 to 1; enough is how likely it must be for one to be sent.
+type likelihood func(now time.Time, enough float64) float64
 
 // Observation is what a read shows of one thing.
 type Observation[V any] struct {
@@ -110,7 +120,7 @@ var absences = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Sec
 func (r *Reader[K, V]) Get(ctx context.Context, id K) (Observation[V], error) {
 	due := time.Now()
 	for absent := 0; ; absent++ {
-		got, err := r.await(ctx, certain[K, V](id, due, due))
+		got, err := r.await(ctx, &request[K, V]{id: id, since: due, due: due, wanted: certain})
 		if err != nil || got.Found || absent == 1 {
 			return got, err
 		}
@@ -121,7 +131,7 @@ func (r *Reader[K, V]) Get(ctx context.Context, id K) (Observation[V], error) {
 // Once reads one thing with one call.
 func (r *Reader[K, V]) Once(ctx context.Context, id K) (Observation[V], error) {
 	now := time.Now()
-	return r.await(ctx, certain[K, V](id, now, now))
+	return r.await(ctx, &request[K, V]{id: id, since: now, due: now, wanted: certain})
 }
 
 // Shown takes what a read shows of a thing and returns the thing. NotFound: the read
@@ -135,10 +145,8 @@ func (r *Reader[K, V]) Shown(id K) func(Observation[V], error) (V, error) {
 	}
 }
 
-// certain is a request of one who wants to know how a thing is, whatever that is.
-func certain[K ~string, V any](id K, since, due time.Time) *request[K, V] {
-	return &request[K, V]{id: id, since: since, due: due, shared: due, alone: due.Add(companyTime)}
-}
+// certain is for who wants to know how things are, whatever that is.
+func certain(time.Time, float64) float64 { return 1 }
 
 // await returns the answer to a request; its error is that of the read. A caller
 // whose time ends while ECS throttles reads is told so in time to answer.
@@ -213,13 +221,21 @@ func (r *Reader[K, V]) dispatch() {
 	if len(r.later) > 0 {
 		next = r.later[0].due
 	}
-	for len(r.ready) > 0 && !r.isHeld() {
-		at := r.worthwhileAt()
-		if at.After(now) {
-			next = earlier(next, at)
-			break
+	if len(r.ready) > 0 && !r.isHeld() {
+		pause := judgeEvery * time.Duration(1+len(r.ready)/judgeMany)
+		at := r.judged.Add(pause)
+		if gathered := r.since.Add(gatherTime); gathered.After(at) {
+			at = gathered
 		}
-		r.sendBatch(now)
+		if !at.After(now) {
+			r.judged, at = now, now.Add(pause)
+			for len(r.ready) > 0 && !r.isHeld() && r.isWorthwhile(now) {
+				r.sendBatch(now)
+			}
+		}
+		if len(r.ready) > 0 {
+			next = earlier(next, at)
+		}
 	}
 	if r.timer != nil {
 		r.timer.Stop()
@@ -246,8 +262,7 @@ func (r *Reader[K, V]) takeDue(now time.Time) {
 		if len(r.ready) == 0 {
 			r.since = q.due
 		}
-		at, _ := slices.BinarySearchFunc(r.ready, q, func(a, b *request[K, V]) int { return cmp.Or(a.shared.Compare(b.shared), a.since.Compare(b.since)) })
-		r.ready = slices.Insert(r.ready, at, q)
+		r.ready = append(r.ready, q)
 	}
 }
 
@@ -258,31 +273,44 @@ func (r *Reader[K, V]) isHeld() bool {
 	return r.config.InFlight > 0 && r.inFlight >= r.config.InFlight || r.inFlight > 0 && r.config.Throttled()
 }
 
-// worthwhileAt returns when to send a batch of ready: once enough of those that wait are worth a shared call, or one of them a call of its own.
-func (r *Reader[K, V]) worthwhileAt() time.Time {
-	at := r.ready[0].alone
-	for _, q := range r.ready[1:] {
-		at = earlier(at, q.alone)
+// isWorthwhile says whether a batch is likely to show enough of the requests that fit into it what they wait for, and had better not
+// be sent a little later.
+func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
+	enough := min(mostLikelyOver, likelyOver*float64(r.open))
+	for _, q := range r.ready {
+		if q.value = q.wanted(now, enough); q.value >= ripeOver && q.ripe.IsZero() {
+			q.ripe = now
+		}
 	}
-	enough := int(math.Ceil(r.share(r.open) * float64(min(r.open, r.config.Size))))
-	if enough <= len(r.ready) {
-		at = earlier(at, r.ready[enough-1].shared)
+	slices.SortStableFunc(r.ready, func(a, b *request[K, V]) int {
+		return cmp.Or(cmp.Compare(b.value, a.value), a.since.Compare(b.since))
+	})
+	var sum float64
+	for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
+		sum += q.value
+		if q.value >= ripeOver && now.Sub(q.ripe) >= companyTime {
+			return true
+		}
 	}
-	if gathered := r.since.Add(gatherTime); gathered.After(at) {
-		return gathered
-	}
-	return at
+	return sum >= enough*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum, enough)
 }
 
-// share returns how many of those that wait must be worth a call for it to be made, as a share of them: the more there are, the more of what
-// ECS allows an account their reads take.
-func (r *Reader[K, V]) share(waiting int) float64 { return min(mostShare, oneShare*float64(waiting)) }
-
-// shareOfOneMore returns the share if one more waits than now.
-func (r *Reader[K, V]) shareOfOneMore() float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.share(r.open + 1)
+// isBetterLater says whether a batch saves more time than it costs if it is sent a little later, before one that is sent now could
+// be followed by the next: what ends until then is seen by it, and not by that next one, but what is over now, sum requests, is
+// seen later.
+func (r *Reader[K, V]) isBetterLater(now time.Time, sum, enough float64) bool {
+	next := max(r.answer, shortestPause)
+	for i := range laterTimes {
+		later := next * time.Duration(i+1) / (laterTimes + 1)
+		var then float64
+		for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
+			then += q.wanted(now.Add(later), enough)
+		}
+		if (then-sum)*float64(next-later) > sum*float64(later) {
+			return true
+		}
+	}
+	return false
 }
 
 // sendBatch sends a batch of the first requests of ready, and of all others for the same IDs.
@@ -337,6 +365,9 @@ func (r *Reader[K, V]) deliver(c *call[K, V], sent time.Time, shown map[K]V, err
 		q.answer <- Observation[V]{Sent: sent, Received: received, Value: v, Found: found, err: err}
 	}
 	r.inFlight--
+	if took := received.Sub(sent); err == nil && took < heldUp {
+		r.answer = took
+	}
 	r.dispatch()
 }
 

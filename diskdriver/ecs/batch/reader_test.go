@@ -52,7 +52,7 @@ func TestWhoHasWaitedLongestIsReadFirst(t *testing.T) {
 		now := time.Now()
 		for i := range 180 {
 			age := time.Duration(i%2) * time.Hour // the odd ones are older
-			q := certain[disk.ID, disk.Disk](disk.ID(fmt.Sprintf("d-bp1n%d", i)), now.Add(-age), now.Add(time.Second))
+			q := &request[disk.ID, disk.Disk]{id: disk.ID(fmt.Sprintf("d-bp1n%d", i)), since: now.Add(-age), due: now.Add(time.Second), wanted: certain}
 			r.add(t.Context(), q)
 			all.Go(func() { <-q.answer })
 		}
@@ -142,11 +142,11 @@ func TestTimesThatVaryAreReadSoonAfterTheirEnd(t *testing.T) {
 		answer, late   time.Duration
 		reads          int
 	}{
-		{.1, .4, 121 * time.Millisecond, 75 * time.Millisecond, 400},
+		{.1, .4, 121 * time.Millisecond, 65 * time.Millisecond, 400},
 		{.1, 2, 121 * time.Millisecond, 80 * time.Millisecond, 720},
-		{.3, .4, 300 * time.Millisecond, 175 * time.Millisecond, 385},
+		{.3, .4, 300 * time.Millisecond, 160 * time.Millisecond, 335},
 		{.5, .4, 20 * time.Millisecond, 40 * time.Millisecond, 980},
-		{.5, 2, 121 * time.Millisecond, 115 * time.Millisecond, 1450},
+		{.5, 2, 121 * time.Millisecond, 100 * time.Millisecond, 1550},
 	} {
 		random := rand.New(rand.NewPCG(3, 4))
 		var lengths []time.Duration
