@@ -41,7 +41,7 @@ type scenario struct {
 
 // What a crowd may cost whose calls are throttled: in percent of the calls, in connections to ECS for each request of the most that were under
 // way together, and in MiB of the driver's process at its peak.
-const mostThrottled, mostConnections, mostMemory = 1, 1.1, 128
+const mostThrottled, mostConnections, mostMemory = 1, 1.1, 100
 
 // atOnce is what most of the scenarios run on: ten instances, ten volumes each.
 const atOnceN, atOnceInstances = 100, 10
