@@ -33,7 +33,7 @@ func TestPodStaysOffANodeThatCannotAttachItsDisk(t *testing.T) {
 	s.podWithClaim("picky", class, "20Gi", inZone(zone))
 	s.awaitEvent("picky", soon, "ResourceExhausted", "takes none", "cloud_essd")
 	s.cordon(good, false)
-	b, d := s.bound("picky", late)
+	b, d := s.boundElsewhere("picky")
 	if diff := cmp.Diff(demands(zone, "cloud_essd"), b.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms); diff != "" {
 		t.Errorf("the volume's affinity (-want +got):\n%s", diff)
 	}

@@ -102,7 +102,7 @@ func TestAMislabelledNodeDoesNotGetItsClaimsBack(t *testing.T) {
 				if test.atOnce {
 					s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
 				}
-				_, d := s.bound(captive, late)
+				_, d := s.boundElsewhere(captive)
 				s.running(captive, d)
 				seen = s.selections.Of(captive)
 				t.Logf("it runs %.1f s after its node was selected, with selections %q", time.Since(began).Seconds(), seen)

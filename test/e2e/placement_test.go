@@ -22,21 +22,10 @@ func (s *scene) restored(name, class, node string) {
 	})
 }
 
-// followLimit is longer than the five minutes after which the scheduler looks again at a Pod that no event concerns: on a busy machine it may
-// judge the Pod, for the last time, by a cache that has yet to show that the selected node was removed (seen with Kubernetes 1.33).
-const followLimit = 6 * time.Minute
-
 // checkFollows checks that a claim left its node for a node of its Pod's zone.
 func (s *scene) checkFollows(claim, from, zone string, disks int) {
 	s.Helper()
-	if _, err := s.AwaitBound(s.Context(), s.Namespace, claim, late); err != nil {
-		c, failed := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), claim, metav1.GetOptions{})
-		if s.Must(failed); c.Annotations[lab.SelectedNode] != "" {
-			s.Fatal(err)
-		}
-		s.Logf("the claim has returned to the scheduler, which looks at its Pod again after five minutes")
-	}
-	_, d := s.bound(claim, followLimit)
+	_, d := s.boundElsewhere(claim)
 	s.running(claim, d)
 	if seen := s.selections.Of(claim); len(seen) < 3 || seen[0] != from || seen[1] != "" || s.ZoneOf(seen[2]) != zone || d.Zone != zone {
 		s.Errorf("the disk is in %s, selections are %q; want %s, taken back, a node in %s", d.Zone, seen, from, zone)

@@ -139,6 +139,24 @@ func (s *scene) bound(claim string, limit time.Duration) (lab.Bound, ecssim.Disk
 	return b, d
 }
 
+// followLimit is longer than the five minutes after which the scheduler looks again at a Pod that no event concerns. Up to Kubernetes 1.34 its
+// queue of Pods and its cache of claims hear of a change one after the other: on a busy machine it may judge the Pod, for the last time, while
+// that cache still shows the selected node (seen with 1.33).
+const followLimit = 6 * time.Minute
+
+// boundElsewhere does what bound does for a claim that returns to the scheduler first: that much is to happen within the time of bound.
+func (s *scene) boundElsewhere(claim string) (lab.Bound, ecssim.DiskState) {
+	s.Helper()
+	if _, err := s.AwaitBound(s.Context(), s.Namespace, claim, late); err != nil {
+		c, failed := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), claim, metav1.GetOptions{})
+		if s.Must(failed); c.Annotations[lab.SelectedNode] != "" || !slices.Contains(s.selections.Of(claim), "") {
+			s.Fatalf("%v\nselections are %q", err, s.selections.Of(claim))
+		}
+		s.Logf("the claim has returned to the scheduler, which looks at its Pod again after five minutes")
+	}
+	return s.bound(claim, followLimit)
+}
+
 // running waits for a Pod and checks that it runs in the disk's zone.
 func (s *scene) running(pod string, d ecssim.DiskState) {
 	s.Helper()

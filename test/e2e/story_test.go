@@ -132,7 +132,7 @@ func TestClaimMovesOnWhenTheSelectedZoneSellsOut(t *testing.T) {
 	s.podWithClaim("orders", s.Class(waits, essdThenAuto), "20Gi")
 	soldOut := s.ZoneOf(s.awaitSelection("orders"))
 	s.Must(s.Simulator.SellOut(s.Context(), soldOut))
-	_, d := s.bound("orders", late)
+	_, d := s.boundElsewhere("orders")
 	if d.Zone == soldOut {
 		t.Errorf("disk %s was made in %s, which has sold out", d.ID, d.Zone)
 	}
@@ -154,7 +154,7 @@ func TestClaimMovesOnWhenItsSelectedNodeIsDeleted(t *testing.T) {
 	gone := s.awaitSelection("moving")
 	s.removeNode(gone)
 	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
-	_, d := s.bound("moving", late)
+	_, d := s.boundElsewhere("moving")
 	s.running("moving", d)
 	if seen := s.selections.Of("moving"); len(seen) < 3 || seen[0] != gone || seen[1] != "" || seen[2] == gone {
 		t.Errorf("selections are %q, want %s, taken back, another node", seen, gone)
@@ -212,7 +212,7 @@ func TestNodeThatStaysWithoutTheDriverIsGivenUp(t *testing.T) {
 	s.removeCSINode(bare)
 	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append([]string{"--node-grace=2s"}, quickElection...)...))
 	s.Cleanup(func() { s.restartProvisioner() })
-	_, d := s.bound("patient", late)
+	_, d := s.boundElsewhere("patient")
 	s.running("patient", d)
 	if seen := s.selections.Of("patient"); len(seen) < 3 || seen[0] != bare || seen[1] != "" {
 		t.Errorf("selections are %q, want %s, taken back, another node", seen, bare)

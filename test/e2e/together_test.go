@@ -65,8 +65,8 @@ func TestPodOfTwoClaimsMovesOnWhenTheZoneSellsOutForOne(t *testing.T) {
 	s := newScene(t)
 	first := s.podOfTwo("pair")
 	s.Must(s.Simulator.SetStock(s.Context(), first.Zone, "cloud_auto", simulator.SoldOut))
-	_, l := s.bound("logs", late)
-	_, d := s.bound("data", late)
+	_, l := s.boundElsewhere("logs")
+	_, d := s.boundElsewhere("data")
 	if d.Zone != l.Zone || d.Zone == first.Zone {
 		t.Errorf("the disks are in %s and %s, want one zone that is not %s", d.Zone, l.Zone, first.Zone)
 	}
