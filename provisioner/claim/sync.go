@@ -15,18 +15,23 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
+// openRequest is a request that may have made, or may yet make, a volume without a PersistentVolume; without one, all is zero.
+type openRequest struct {
+	request   *request.Request  // what the driver is asked for: the journal may have it, so it stays what it is
+	recovered bool              // it is from the journal of an earlier process, whose volume may have been used since
+	maybeMade bool              // an earlier call for it may have made its volume
+	secrets   map[string]string // that it was last sent with
+	volume    *csi.Volume       // that the driver has made for it
+}
+
 // memory is what is remembered of a claim besides what caches and journal show, each for the fact that it stands for. It begins with the
 // claim's first attempt and ends when the claim is bound or gone and no volume can exist without a PersistentVolume, or an operator has ended
 // the request.
 type memory struct {
-	request        *request.Request  // the open request: the journal may have it, so it stays what it is; nil for none
-	recovered      bool              // it is from the journal of an earlier process, whose volume may have been used since
-	maybeMade      bool              // an earlier call for it may have made its volume
-	secrets        map[string]string // that it was last sent with
-	volume         *csi.Volume       // that the driver has made for it
-	nameMayBeTaken bool              // a volume of the claim's name may exist, from whatever request
-	pv             string            // the PersistentVolume that stood for the claim when it was last looked for
-	version        string            // a cache with an older version of the claim shows a selected node that was removed
+	openRequest
+	nameMayBeTaken bool   // a volume of the claim's name may exist, from whatever request
+	pv             string // the PersistentVolume that stood for the claim when it was last looked for
+	version        string // a cache with an older version of the claim shows a selected node that was removed
 
 	failure   *failure  // how the last attempt ended; nil: with a volume, or with the claim's return to the scheduler
 	since     time.Time // when the first failure of its kind in a row was, or when the volume was made
@@ -169,7 +174,7 @@ func (t *task) closeRequest() {
 	if hasSource(asked) {
 		t.Protection.Unprotect(t.uid)
 	}
-	t.request, t.recovered, t.maybeMade, t.secrets, t.volume, t.bytes = nil, false, false, nil, nil, 0
+	t.openRequest, t.bytes = openRequest{}, 0
 	if now := t.cached(); now != nil && (asked.Claim.ResourceVersion == "" || !isSame(asked.Claim, now)) {
 		t.woken = true
 	}
