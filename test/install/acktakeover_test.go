@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain/plan"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/aliyun"
@@ -218,17 +220,24 @@ func (s *scene) runSteps(steps []takeoverStep) {
 	}
 }
 
-// servesDisks sees that a new claim gets a disk, on every node, and that the one that is there can move.
+// servesDisks sees that a new claim gets a disk, on every node, that this goes with the claim, and that the one that is there can move.
 func (s *scene) servesDisks(when string) {
 	s.Helper()
+	const own = "disk-on-"
 	for _, n := range s.Nodes {
-		name := "disk-on-" + n.Name
+		name := own + n.Name
 		s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, className, "20Gi")))
 		s.Must(s.makePodOn(s.Context(), n.Name, name, name))
 		s.kubectl("wait --for=condition=Ready pod/"+name, limit)
 		s.kubectl("delete pod " + name + " --now")
 		s.kubectl("delete pvc " + name)
 	}
+	// Before another driver comes, which detaches nothing here, and another cluster ID.
+	s.WaitFor("those disks are gone", late, func(ctx context.Context) (bool, error) {
+		disks, err := s.Simulator.Disks(ctx, namespace)
+		left := slices.ContainsFunc(disks, func(d ecssim.DiskState) bool { return strings.HasPrefix(d.Tags[disk.ClaimNameTag], own) })
+		return err == nil && !left, err
+	})
 	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 	s.Logf("disks are served %s", when)
 }
