@@ -247,7 +247,7 @@ func (s *Server) redeliver(x *exchange) {
 	second.at = x.at.Add(x.fault.Lag)
 	s.queue.add(second.at, func() {
 		if s.keys.checked && !second.action.unsigned {
-			second.refusal = checkTimestamp(second.stamp, time.Now())
+			second.refusal = checkTimestamp(second.stamp, second.at) // whenever somebody looks
 		}
 		s.execute(&second)
 	})
