@@ -11,7 +11,7 @@
 //   - ECS's answers. DetachDisk is accepted for a disk that the instance has. InvalidDisk.AlreadyDetached, DependencyViolation and
 //     InvalidInstanceId.NotFound say that it doesn't have it, and InvalidDiskId.NotFound that there is no such disk: no read says that.
 //   - The order of ECS's own times. A disk keeps the DetachedTime of its last detach while it is attached again, so a read that shows a
-//     later one than was shown with an attachment is later than the end of that attachment (page of DescribeDisks; order.go).
+//     later one than was shown with an attachment is later than the end of that attachment (page of DescribeDisks; disk.Later).
 //   - The tag disk.HistoryTag. A read that shows the nonce that this process has set is later than the call that set it.
 //
 // Publish is OK when a read shows the disk on the instance that is later than this process's last detach of it and than the
@@ -21,5 +21,5 @@
 // of the same volume and node. So a publish never has to wait for another replica's detach.
 //
 // A disk for several instances has one DetachedTime, so of it only answers and nonces tell. Times that are the same, or too close
-// (order.go), cost a call and no wait.
+// (disk.Later), cost a call and no wait.
 package attachment

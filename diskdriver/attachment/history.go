@@ -20,7 +20,7 @@ func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turne
 	_, isReadOnly := d.Tags[readOnly]
 	if p.ReadOnly && !isReadOnly && d.Tags.Room() == 0 {
 		return false, &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.Blocked, Err: fmt.Errorf("a disk has at most %d tags, this one has them all (%d of them for nodes that read it), and that a node may not write is kept as one more; "+
-			"remove a tag that isn't the driver's, or publish it for writing", disk.MostTags, len(readOnlyTags(d, "")))}
+			"remove a tag that isn't the driver's, or publish it for writing", disk.MostTags, len(readers(d)))}
 	}
 	set, mark := disk.Tags{}, ""
 	if p.ReadOnly { // a read that lags behind may show the tag of the publish before, which is gone
@@ -35,16 +35,46 @@ func (a *Attacher) fence(ctx context.Context, d disk.Disk, p Publication) (turne
 	if mark != "" {
 		set[disk.HistoryTag] = mark
 	}
+	if p.ReadOnly {
+		a.table.change(d.ID, p.Instance, func(r *Record, _ time.Time) { r.tagged = true })
+	}
 	if err := a.ecs.Tag(ctx, d.ID, set); err != nil {
 		return false, err
 	}
 	if mark != "" {
 		a.table.mark(d.ID, mark, turned)
 	}
-	if isReadOnly && !p.ReadOnly {
-		return turned, a.ecs.Untag(ctx, d.ID, []string{readOnly})
+	if !p.ReadOnly {
+		return turned, a.untag(ctx, d, p.Instance)
 	}
 	return turned, nil
+}
+
+// untag removes the tag that the instance, or any, may not write, if a read shows it or this process has set it, and returns nil once it can't
+// be removed later.
+func (a *Attacher) untag(ctx context.Context, d disk.Disk, instance disk.InstanceID) error {
+	instances := a.table.tagged(d, instance)
+	if len(instances) == 0 {
+		return nil
+	}
+	var keys []string
+	by := time.Time{}
+	for _, one := range instances {
+		keys = append(keys, disk.ReadOnlyTag(one))
+		by = latest(by, a.table.known(d.ID, one).untagBy)
+	}
+	err := a.ecs.Untag(ctx, d.ID, keys)
+	for _, one := range instances {
+		a.table.change(d.ID, one, func(r *Record, now time.Time) {
+			if r.tagged = err != nil; disk.KindOf(err) == disk.UnknownOutcome {
+				r.untagBy = now.Add(disk.RequestLifetime)
+			}
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return pause(ctx, by)
 }
 
 // nextMark is the value of disk.HistoryTag with a nonce of its own for a disk as a read shows it, and whether that turns a new
@@ -90,7 +120,8 @@ func (a *Attacher) confirm(ctx context.Context, d disk.Disk, p Publication, fenc
 	if a.table.needsMark(d.ID, p.Instance) || a.table.marked(d.ID) == d.Tags[disk.HistoryTag] && !a.table.isLater(d, p.Instance) {
 		d, err = a.markAndRead(ctx, d)
 	}
-	if ok := a.table.marked(d.ID) == ""; !ok && err == nil { // else no read can be told from another
+	unordered := a.table.marked(d.ID) == "" && a.table.known(d.ID, p.Instance).ended == "" // no read can be told from another
+	if ok := unordered; !ok && err == nil {
 		if ok, err = shown(d); !ok && err == nil {
 			d, err = a.await(ctx, p.Disk, shown)
 		}

@@ -36,7 +36,9 @@ type Record struct {
 	refused   time.Time // when ECS first refused to detach the disk for its state
 	askAgain  time.Time // when it is asked next
 
-	readOnly bool // of what is attached
+	readOnly bool      // of what is attached
+	tagged   bool      // this process has tagged the disk that the instance may not write, which reads need not show yet
+	untagBy  time.Time // by then a call without an answer that removes the tag has arrived or is lost
 
 	wanted      phase     // what the CO asks for, and is not done: attached or detached
 	asked, last time.Time // when it did so first and last
@@ -60,14 +62,13 @@ func (r *Record) become(p phase) {
 
 // sent notes how ECS has replied to a call that leads to a phase.
 func (r *Record) sent(to phase, reply disk.Reply, now time.Time) {
-	expires := now.Add(disk.RequestLifetime - reply.Age)
 	switch reply.Answer {
-	case disk.NoAnswer:
-		r.arrivesBy = latest(r.arrivesBy, expires)
+	case disk.NoAnswer: // its age says when the operation began: it may have been signed again since, with other keys
+		r.arrivesBy = latest(r.arrivesBy, now.Add(disk.RequestLifetime))
 	case disk.Accepted, disk.AlreadyDetaching:
 		r.showsBy = time.Time{} // ECS detaches what is attached
 		if to == attaching {
-			r.showsBy = expires
+			r.showsBy = now.Add(disk.RequestLifetime - reply.Age)
 		}
 	case disk.Refused, disk.WrongState, disk.Elsewhere, disk.NotAttached, disk.NoInstance:
 		if !r.mayBeSecond(to, reply.Answer) {
@@ -105,7 +106,7 @@ func (r *Record) off(d disk.Disk, reply disk.Reply, now time.Time) (proved, doub
 	case reply.Answer == disk.WrongState && len(d.Attachments) == 0:
 		return r.offByState(sent, first)
 	case reply.Answer == disk.Accepted, reply.Answer == disk.AlreadyDetaching:
-		return r.ordered && !d.MultiAttach && later(d.Released, r.before), false
+		return r.ordered && !d.MultiAttach && disk.Later(d.Released, r.before), false
 	}
 	return false, false
 }

@@ -176,7 +176,7 @@ func (t *Table) isLater(d disk.Disk, instance disk.InstanceID) bool {
 	if r.shown != "" && r.shown == d.AttachedSince(instance) {
 		return false
 	}
-	return d.Tags[disk.HistoryTag] == t.marked(d.ID) && !r.needsMark && (r.ended == "" || d.Released == r.ended || later(d.Released, r.ended))
+	return d.Tags[disk.HistoryTag] == t.marked(d.ID) && !r.needsMark && (r.ended == "" || d.Released == r.ended || disk.Later(d.Released, r.ended))
 }
 
 // attach notes that a read shows a disk on an instance, which isLater, and what its tags say of writing, whatever is asked for.
@@ -193,7 +193,7 @@ func (t *Table) detach(d disk.Disk, instance disk.InstanceID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(d.ID, instance)
-	if r.ordered && later(d.Released, r.before) {
+	if r.ordered && disk.Later(d.Released, r.before) {
 		r.ended = d.Released
 	} else if r.phase != unknown && r.phase != detached {
 		r.needsMark = true
@@ -213,6 +213,21 @@ func (t *Table) hasElsewhere(d disk.Disk, instance disk.InstanceID) bool {
 		}
 	}
 	return false
+}
+
+// tagged are the readers of a disk, of one instance or of all, and those that this process has made so.
+func (t *Table) tagged(d disk.Disk, instance disk.InstanceID) []disk.InstanceID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := readers(d)
+	for one, r := range t.of(d.ID).on {
+		if r.tagged {
+			all = append(all, one)
+		}
+	}
+	all = slices.DeleteFunc(all, func(one disk.InstanceID) bool { return instance != "" && one != instance })
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // mayHave are the instances that this process has attached a disk to, or may have.
@@ -263,7 +278,7 @@ func (t *Table) current(d disk.Disk) disk.Disk {
 		case r.ended == "":
 			return !isMarked || r.needsMark
 		}
-		return d.Released != r.ended && !later(d.Released, r.ended)
+		return d.Released != r.ended && !disk.Later(d.Released, r.ended)
 	})
 	if len(holders) == 0 && len(d.Attachments) > 0 && (d.State == disk.Attached || d.State == disk.Detaching) {
 		d.State = disk.Available

@@ -22,7 +22,7 @@ const (
 // exist.
 //
 // Check has an error for a disk that is another's, which is left alone. It is not asked of a disk that this process has published, nor if no
-// read shows the disk: ECS decides then.
+// read shows the disk, or reads fail: ECS, and the policy of the keys, decide then, for a Pod must be able to leave its node.
 func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.InstanceID, check func(disk.Disk) error) error {
 	a.table.begin(ctx, id, instance, detached)
 	ctx, leave, err := a.table.admit(ctx, detached)
@@ -44,7 +44,8 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 		d, err = a.takeOff(ctx, id, instance)
 	}
 	if err == nil {
-		err = a.ecs.Untag(ctx, id, readOnlyTags(d, instance))
+		d.ID = id // which an answer without a read doesn't have
+		err = a.untag(ctx, d, instance)
 	}
 	if err == nil || disk.KindOf(err) == disk.NotFound { // which is success: nobody asks again
 		a.table.change(id, instance, func(r *Record, _ time.Time) { r.wanted = unknown })
@@ -55,14 +56,14 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 // takeOff detaches a disk from an instance, and returns the disk as it was seen last. ECS is not asked for one that this process has
 // proved to be off, or attached to another instance, unless a read shows it that is not known to be older: somebody may have attached it by hand.
 func (a *Attacher) takeOff(ctx context.Context, id disk.ID, instance disk.InstanceID) (disk.Disk, error) {
-	if known := a.table.known(id, instance); known.phase == detached || known.phase == unknown && len(a.table.mayHave(id)) > 0 {
+	if known := a.table.known(id, instance); known.phase == detached {
 		d, err := a.ecs.Get(ctx, id)
-		switch {
-		case known.phase == detached && (err != nil || !d.On(instance) || known.ended != "" && !a.table.current(d).On(instance)):
+		if err != nil || !d.On(instance) || known.ended != "" && !a.table.current(d).On(instance) {
 			return d, nil //nolint:nilerr // whatever became of the read
-		case err == nil && a.table.hasElsewhere(d, instance):
-			return d, pause(ctx, known.open())
 		}
+	}
+	if d, elsewhere, err := a.isElsewhere(ctx, id, instance); elsewhere || err != nil {
+		return d, err
 	}
 	for wait := time.Duration(0); ; wait = min(2*wait+firstPause, lastPause) {
 		if err := pause(ctx, latest(a.table.known(id, instance).askAgain, time.Now().Add(wait))); err != nil {
@@ -83,6 +84,28 @@ func (a *Attacher) takeOff(ctx context.Context, id disk.ID, instance disk.Instan
 		}
 		if proved || err != nil {
 			return d, err
+		}
+	}
+}
+
+// isElsewhere says whether a read shows the disk where this process has attached it, which is not this instance. It is read again once nothing
+// can arrive any more, for the other instance may have lost it to an attach that did.
+func (a *Attacher) isElsewhere(ctx context.Context, id disk.ID, instance disk.InstanceID) (d disk.Disk, is bool, err error) {
+	known := a.table.known(id, instance)
+	if known.phase != unknown || len(a.table.mayHave(id)) == 0 {
+		return d, false, nil
+	}
+	for {
+		closed := !time.Now().Before(known.open())
+		d, err = a.ecs.Get(ctx, id)
+		if err != nil || !a.table.hasElsewhere(d, instance) {
+			return d, false, nil //nolint:nilerr // ECS is asked then
+		}
+		if closed {
+			return d, true, nil
+		}
+		if err := pause(ctx, known.open()); err != nil {
+			return d, false, err
 		}
 	}
 }
@@ -146,14 +169,12 @@ func (a *Attacher) takeOffAll(ctx context.Context, id disk.ID, check func(disk.D
 	}
 }
 
-// readOnlyTags are the tags of a disk that record that an instance, or any, may not write.
-func readOnlyTags(d disk.Disk, instance disk.InstanceID) []string {
-	var keys []string
+// readers are the instances that may not write to a disk, by its tags.
+func readers(d disk.Disk) (all []disk.InstanceID) {
 	for key := range d.Tags {
-		reader, ok := strings.CutPrefix(key, disk.ReadOnlyTag(""))
-		if ok && (instance == "" || disk.InstanceID(reader) == instance) {
-			keys = append(keys, key)
+		if reader, ok := strings.CutPrefix(key, disk.ReadOnlyTag("")); ok {
+			all = append(all, disk.InstanceID(reader))
 		}
 	}
-	return keys
+	return all
 }

@@ -56,6 +56,8 @@ type Record struct {
 	made       string          // the ID that the last successful call has returned; empty: there was none, or its disk was deleted
 	sole       bool            // but for the disk of the present token there is none, nor will there be
 	deleted    disk.ID         // one that was deleted, which reads may show for a while
+	goes       disk.ID         // one that a delete without an answer may yet remove
+	goesBy     time.Time       // by when it has
 	caller     any             // whose calls it is of
 	asked      time.Time       // since when they are
 	touched    time.Time
@@ -241,6 +243,19 @@ func (r *Record) Deleted(now time.Time, id disk.ID) {
 
 // IsDeleted says whether a disk that a read shows is one that was deleted before.
 func (r *Record) IsDeleted(id disk.ID) bool { return id != "" && id == r.deleted }
+
+// MayGo notes that a delete of a disk has no answer.
+func (r *Record) MayGo(now time.Time, id disk.ID) {
+	r.goes, r.goesBy = id, now.Add(disk.RequestLifetime)
+}
+
+// GoesBy is until when a delete may yet remove a disk; zero if none was sent.
+func (r *Record) GoesBy(id disk.ID) time.Time {
+	if id != r.goes {
+		return time.Time{}
+	}
+	return r.goesBy
+}
 
 // doubt notes that a disk may have been made by a call that reaches ECS until then.
 func (r *Record) doubt(arrived time.Time) { r.doubtAll(arrived, false) }

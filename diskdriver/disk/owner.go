@@ -37,9 +37,9 @@ func (o Owner) CheckDisk(d Disk) error {
 
 var errSystem = errors.New("it is the system disk of an instance; allowed is a data disk")
 
-// CheckNotOthers returns nil unless a disk is another cluster's: Denied.
+// CheckNotOthers returns nil unless a disk is another cluster's, Denied, or a system disk, Invalid.
 func (o Owner) CheckNotOthers(d Disk) error {
-	if o.IsOthers(d.Tags) {
+	if d.System || o.IsOthers(d.Tags) {
 		return o.CheckDisk(d)
 	}
 	return nil

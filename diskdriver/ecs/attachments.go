@@ -225,7 +225,7 @@ func (o *operation) answered(ctx context.Context, before disk.Reply, err error) 
 		o.slot.Reply = before
 		return true, nil
 	case busy:
-		o.slot.Reply = before
+		o.slot.Reply = disk.Reply{Answer: disk.Refused, Err: err}
 		o.slot.Refused(limit)
 		return true, nil
 	case code == boundCode && !o.bound:

@@ -112,21 +112,23 @@ func (gs *groups) CheckGroups(ctx context.Context) error {
 var errNoGroups = fmt.Errorf("ECS shows these credentials no snapshot group at all, in the whole region: %w; "+
 	"is ecs:DescribeSnapshotGroups allowed for all groups?", disk.ErrUntold)
 
-// describe makes one DescribeSnapshotGroups. Neither an ID nor a name has
-// more groups than fit on a page.
+// describe reads all pages of DescribeSnapshotGroups.
 func (gs *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
-	reply, err := transport.DescribeSnapshotGroups.Send(ctx, gs.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
-		r.MaxResults = integer(batch.Size)
-		fill(r)
+	return everyPage(transport.DescribeSnapshotGroups.Name, func(token string) ([]disk.Group, string, error) {
+		reply, err := transport.DescribeSnapshotGroups.Send(ctx, gs.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+			r.MaxResults = integer(batch.Size)
+			r.NextToken = token
+			fill(r)
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		var page []disk.Group
+		for _, g := range reply.SnapshotGroups.SnapshotGroup {
+			page = append(page, groupFromECS(g))
+		}
+		return page, reply.NextToken, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var groups []disk.Group
-	for _, g := range reply.SnapshotGroups.SnapshotGroup {
-		groups = append(groups, groupFromECS(g))
-	}
-	return groups, nil
 }
 
 // fill reads the members of groups: a group alone shows neither their sizes nor
@@ -155,6 +157,14 @@ func (gs *groups) fill(ctx context.Context, groups []disk.Group) error {
 		}
 	}
 	return nil
+}
+
+// AskGroupGone is to groups what askGone is to all resources.
+func (gs *groups) AskGroupGone(ctx context.Context, id disk.GroupID) error {
+	if !groupForm.MatchString(string(id)) {
+		return nil // ECS gives out no such ID
+	}
+	return askGone(ctx, gs.session, "snapshotgroup", string(id))
 }
 
 // DeleteGroup deletes a group and its members, also those that disks were made

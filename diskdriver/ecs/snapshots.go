@@ -177,6 +177,14 @@ func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) e
 	return err
 }
 
+// AskSnapshotGone is to snapshots what askGone is to all resources.
+func (s *snapshots) AskSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
+	if !snapshotForm.MatchString(string(id)) {
+		return nil // ECS gives out no such ID
+	}
+	return askGone(ctx, s.session, "snapshot", string(id))
+}
+
 // CheckSnapshotSight returns nil if a list without snapshots may be true: ECS shows
 // some, or knows none of those that this process has seen last. Denied: as to
 // CheckSnapshotGone.

@@ -68,6 +68,17 @@ func (t *tagging) Untag(ctx context.Context, id disk.ID, keys []string) error {
 	return ofDisk(id, untag(ctx, t.session, "disk", string(id), keys))
 }
 
+// askGone returns nil if ECS says that it doesn't know a resource that no read shows. Pending: it does. Denied: the credentials may not ask.
+func askGone(ctx context.Context, s *transport.Session, kind, id string) error {
+	switch err := untag(ctx, s, kind, id, []string{disk.NeverSetTag}); {
+	case err == nil:
+		return disk.Errorf(disk.Pending, "ECS knows %s %s and doesn't show it", kind, id)
+	case disk.KindOf(err) != disk.NotFound:
+		return err
+	}
+	return nil
+}
+
 // untag removes tags from a resource of a type. NotFound: ECS doesn't know it.
 func untag(ctx context.Context, s *transport.Session, kind, id string, keys []string) error {
 	_, err := transport.UntagResources.Send(ctx, s, func(r *sdkecs.UntagResourcesRequest) {

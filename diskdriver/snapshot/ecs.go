@@ -45,6 +45,10 @@ type Snapshots interface {
 	// disk.ErrUntold, doesn't say.
 	CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error
 
+	// AskSnapshotGone asks ECS whether a snapshot is gone that no read shows: nil if it is. Pending: it is there. Denied: the credentials may not
+	// ask.
+	AskSnapshotGone(ctx context.Context, id disk.SnapshotID) error
+
 	// CheckSnapshotSight returns nil if a list without snapshots may be true. Denied:
 	// it hides one that this process has seen, as CheckSnapshotGone says.
 	CheckSnapshotSight(ctx context.Context) error
@@ -81,6 +85,9 @@ type Groups interface {
 	// CheckGroups returns nil if the account sees any group. disk.ErrUntold: it sees none at
 	// all, so that none says nothing.
 	CheckGroups(ctx context.Context) error
+
+	// AskGroupGone is to groups what AskSnapshotGone is to snapshots.
+	AskGroupGone(ctx context.Context, id disk.GroupID) error
 
 	// DeleteGroup removes a group with its members, in whatever state it is.
 	// Disks that were made from them stay. Removal of an absent one isn't an

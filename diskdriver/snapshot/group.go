@@ -26,6 +26,7 @@ type GroupController struct {
 
 type groupECS interface {
 	Groups
+	GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error)
 	Disks
 }
 
@@ -156,20 +157,46 @@ func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
 	}
 	group, err := g.ecs.GetGroup(ctx, id)
 	switch {
-	case err != nil && disk.KindOf(err) != disk.NotFound:
-		return nil, err
-	case err == nil:
-		if err := g.config.Owner.CheckGroup(group); err != nil {
-			return nil, err
+	case disk.KindOf(err) == disk.NotFound: // which proves nothing: a group that is there may be another cluster's
+		if err = g.ecs.AskGroupGone(ctx, id); err == nil {
+			return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 		}
-		if err := namesAll(group, req.GetSnapshotIds()); err != nil {
-			return nil, err
+		if disk.KindOf(err) == disk.Denied {
+			err = g.checkMembers(ctx, id, req.GetSnapshotIds())
+		}
+	case err == nil:
+		if err = g.config.Owner.CheckGroup(group); err == nil {
+			err = namesAll(group, req.GetSnapshotIds())
 		}
 	}
-	if err := g.ecs.DeleteGroup(ctx, id); err != nil {
+	if err == nil {
+		err = g.ecs.DeleteGroup(ctx, id)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
+}
+
+// checkMembers checks the members that a request names of a group that no read shows, where the credentials may not ask whether it is there:
+// RAM has no condition for the deletion of a group. Denied: one is another's, or the request names none.
+func (g *GroupController) checkMembers(ctx context.Context, id disk.GroupID, ids []string) error {
+	if len(ids) == 0 {
+		return disk.Errorf(disk.Denied, "group_snapshot_id: ECS doesn't show %s, and whether it is gone can't be told: allow ecs:UntagResources for snapshotgroup/*", id)
+	}
+	for _, member := range ids {
+		shot, err := g.ecs.GetSnapshot(ctx, disk.SnapshotID(member))
+		switch {
+		case disk.KindOf(err) == disk.NotFound:
+		case err != nil:
+			return err
+		default:
+			if err := g.config.Owner.CheckSnapshot(shot); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // namesAll refuses a list of snapshots that lacks a member of the group. Members

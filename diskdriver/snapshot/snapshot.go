@@ -97,18 +97,23 @@ func (c *Controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 	}
 	shot, err := c.ecs.GetSnapshot(ctx, id)
 	switch {
-	case err != nil && disk.KindOf(err) != disk.NotFound:
-		return nil, err
-	case shot.Group != "":
-		return nil, disk.Errorf(disk.Invalid, "snapshot_id: %s is part of the group snapshot %s and goes with it only", id, shot.Group)
-	case err == nil:
-		if err := c.config.Owner.CheckSnapshot(shot); err != nil {
-			return nil, err
+	case disk.KindOf(err) == disk.NotFound: // which proves nothing: a snapshot that is there may be another cluster's, or part of a group
+		if err = c.ecs.AskSnapshotGone(ctx, id); err == nil {
+			return &csi.DeleteSnapshotResponse{}, nil
 		}
+		if disk.KindOf(err) == disk.Denied { // by a policy, which deploy/ram-policy.json has for deletions, too
+			err = nil
+		}
+	case err != nil:
+	case shot.Group != "":
+		err = disk.Errorf(disk.Invalid, "snapshot_id: %s is part of the group snapshot %s and goes with it only", id, shot.Group)
+	default:
+		err = c.config.Owner.CheckSnapshot(shot)
 	}
-	// Only the answer to a deletion proves absence: ECS shows nothing to an
-	// account without the permission to see it.
-	if err := c.ecs.DeleteSnapshot(ctx, id); err != nil {
+	if err == nil {
+		err = c.ecs.DeleteSnapshot(ctx, id)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &csi.DeleteSnapshotResponse{}, nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 const (
@@ -39,6 +40,9 @@ func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	}
 	if err := heldBack(d, errInUse); err != nil {
 		return d, err // it may be let go, and written to, before it is deleted
+	}
+	if sleep.For(ctx, time.Until(d.ReleasedBy())) != nil { // an archive of that moment could pass for one of a later use that ends in it
+		return d, disk.Errorf(disk.Pending, "the archive is made at %s, when the time at which ECS says that the disk was detached last is over", d.ReleasedBy().Format(time.TimeOnly))
 	}
 	shot, err := del.archived(ctx, spec)
 	switch {

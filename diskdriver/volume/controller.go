@@ -39,11 +39,12 @@ type Controller struct {
 	all     *listing.Disks
 	creator creator
 	deleter deleter
+	changes openChanges
 }
 
 // NewController returns a Controller of one account that remembers nothing.
 func NewController(config Config, ecs ECS, snapshots Snapshots, taker Taker, all *listing.Disks) *Controller {
-	c := &Controller{config: config, ecs: ecs, offers: newOffers(), all: all}
+	c := &Controller{config: config, ecs: ecs, offers: newOffers(), all: all, changes: openChanges{byDisk: map[disk.ID]openChange{}}}
 	c.deleter = deleter{clusterID: config.ClusterID, owner: config.Owner, ecs: ecs, snapshots: snapshots, taker: taker}
 	c.creator = creator{config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: c.offers, deleter: c.deleter}
 	c.creator.temporaries = &temporaries{

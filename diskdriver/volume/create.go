@@ -157,7 +157,13 @@ func (c *creator) findOrMake(ctx context.Context, o order) (disk.Disk, error) {
 			return disk.Disk{}, err
 		}
 		mismatch := o.matches(made)
+		record := c.creations.Of(o.spec.Name, time.Now())
 		switch {
+		case mismatch == nil && time.Now().Before(record.GoesBy(made.ID)):
+			return made, disk.Errorf(disk.Pending, "disk %s was to be deleted by an earlier call for this volume, which may yet reach ECS for %s", made.ID, creation.Remaining(record.GoesBy(made.ID)))
+		case c.config.Owner.IsOthers(made.Tags):
+			c.creations.Update(o.spec.Name, time.Now(), (*creation.Record).Gone)
+			return disk.Disk{}, disk.Errorf(disk.Pending, "disk %s, which was made for this volume, is another cluster's by its tag %s; the next call makes another", made.ID, disk.OwnerTag)
 		case mismatch == nil:
 			if o.spec.CloneOf != "" {
 				c.temporaries.release(ctx, made)

@@ -33,6 +33,9 @@ func (c *creator) removeMisplaced(ctx context.Context, o order, d disk.Disk) err
 	klog.InfoS("Deleting the disk of an earlier call, for the volume has to be elsewhere now and the disk was never attached",
 		"volume", o.spec.Name, "disk", d.ID, "zone", d.Zone, "type", d.Category)
 	if err := c.deleter.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
+		if disk.KindOf(err) == disk.UnknownOutcome {
+			c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.MayGo(time.Now(), d.ID) })
+		}
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
 	c.creations.Update(o.spec.Name, time.Now(), (*creation.Record).Gone)

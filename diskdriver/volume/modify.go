@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -13,6 +14,9 @@ import (
 // mostMoves is how many moves of a disk one call waits for: one that was under
 // way when it came, and its own.
 const mostMoves = 2
+
+// anyMove is what ECS is asked about, and says that it is moving the disk if it is.
+var anyMove = disk.Move{Level: "PL1"}
 
 var (
 	errBusy   = errors.New("ECS is busy with the disk, and shows no move that could be waited for")
@@ -36,7 +40,17 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	m := modifier{c.ecs, c.config.Owner}
+	parameters := fmt.Sprint(req.GetMutableParameters()) // sorted by their keys
+	if err := c.changes.await(ctx, id, parameters); err != nil {
+		return nil, err
+	}
+	response, err := modifier{c.ecs, c.config.Owner}.modify(ctx, id, change)
+	c.changes.note(id, parameters, err)
+	return response, err
+}
+
+// modify takes the steps that are left, and answers when ECS shows the change.
+func (m modifier) modify(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
 	for range mostMoves {
 		steps, err := m.settled(ctx, id, change)
 		if err != nil {
@@ -74,7 +88,7 @@ func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (
 	switch {
 	case err != nil:
 		return steps, err
-	case task == "" && !busy:
+	case task == "" && !busy && disk.KindOf(m.ecs.TryMove(ctx, id, anyMove)) != disk.Pending: // for an empty list says nothing
 		return steps, nil
 	case task == "":
 		return steps, &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
@@ -91,7 +105,7 @@ func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (
 func (m modifier) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
 	d, err := m.ecs.Get(ctx, id)
 	if err != nil {
-		return disk.Steps{}, false, err
+		return disk.Steps{}, false, confirmMissing(ctx, m.ecs, id, err)
 	}
 	if err := m.owner.CheckDisk(d); err != nil {
 		return disk.Steps{}, false, err

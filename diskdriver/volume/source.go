@@ -72,7 +72,7 @@ func (c *creator) readSource(ctx context.Context, s *source) error {
 			err = c.config.Owner.CheckDisk(d)
 		}
 		s.size = d.Size
-		return err
+		return confirmMissing(ctx, c.ecs, s.volume, err)
 	case s.snapshot != "":
 		shot, err := c.snapshots.GetSnapshot(ctx, s.snapshot)
 		s.size = shot.Size

@@ -1,4 +1,4 @@
-package attachment
+package disk
 
 import "testing"
 
@@ -23,7 +23,7 @@ func TestTimesAreOrderedBeyondTheirGranularity(t *testing.T) {
 		{"2026-01-01T10:03Z", "2026-01-01T10:01Z", true},
 		{"2026-01-01T10:01Z", "2026-01-01T10:00:01Z", false},
 	} {
-		if got := later(test.at, test.than); got != test.want {
+		if got := Later(test.at, test.than); got != test.want {
 			t.Errorf("%q is later than %q: %v, want %v", test.at, test.than, got, test.want)
 		}
 	}
