@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -246,11 +245,14 @@ func (j stageJournal) Put(_ context.Context, _ string, record []byte) error {
 	return asError(j.g.ask("WriteJournal", record))
 }
 
-func (j stageJournal) Delete(string)                       { j.g.end = ""; j.g.done("EraseJournal") }
-func (j stageJournal) Flush(context.Context, string) error { return errors.New("nobody does") }
-func (j stageJournal) EndRequest(string) string            { return j.g.end }
-func (j stageJournal) RejectEnd(string)                    { j.g.end = ""; j.g.done("RejectEnd") }
-func (j stageJournal) Size() int                           { return 0 }
+func (j stageJournal) Delete(string) { j.g.end = ""; j.g.done("EraseJournal") }
+func (j stageJournal) Flush(context.Context, string) error {
+	j.g.done("FlushJournal")
+	return nil
+}
+func (j stageJournal) EndRequest(string) string { return j.g.end }
+func (j stageJournal) RejectEnd(string)         { j.g.end = ""; j.g.done("RejectEnd") }
+func (j stageJournal) Size() int                { return 0 }
 
 // stageEvents tells events by their reasons.
 type stageEvents struct{ g *stage }

@@ -166,6 +166,8 @@ func (w *world) did(what string) {
 	switch {
 	case what == "EraseJournal":
 		w.erased, w.journal = w.journal, nil
+	case what == "FlushJournal":
+		w.erased = nil
 	case strings.HasPrefix(what, "Event "+reasonHeld):
 		w.seen["held"]++
 	case strings.HasPrefix(what, "Event "+reasonEnded), strings.HasPrefix(what, "Event "+reasonVolumeKept):
