@@ -39,11 +39,12 @@ type blankChecks struct {
 
 // blankCheck is one disk that is read from its beginning to its end.
 type blankCheck struct {
-	device device
-	stop   context.CancelFunc
-	done   atomic.Int64 // bytes that are known to be zero
-	ended  chan struct{}
-	err    error // once it has ended; nil if all is zero
+	device   device
+	attached string // when the disk was attached: what was read before says nothing of it
+	stop     context.CancelFunc
+	done     atomic.Int64 // bytes that are known to be zero
+	ended    chan struct{}
+	err      error // once it has ended; nil if all is zero
 }
 
 // isBlank says whether every byte of a disk is zero. Pending: it is being read, and the same call later goes on with that. Blocked: it
@@ -55,7 +56,7 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 			"disks of at most %d GiB are read to their end to make sure (--blank-check-limit), and this one has %d GiB; "+
 			"if it was never used, make a file system on it by hand, or make a new volume; %s", b.Limit/disk.BytesPerGiB, d.size/disk.BytesPerGiB, untouched)
 	}
-	check := b.begin(u.serial, d)
+	check := b.begin(u, d)
 	err := poll(ctx, longestCheck, func() (bool, error) {
 		select {
 		case <-check.ended:
@@ -70,20 +71,20 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 	return err
 }
 
-// begin begins to read a disk, or returns the check of it that has begun.
-func (b *blankChecks) begin(serial string, d device) *blankCheck {
+// begin begins to read a disk, or returns the check that has begun in the same attachment of it.
+func (b *blankChecks) begin(u volumeUse, d device) *blankCheck {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	check := b.running[serial]
-	if check != nil && check.device == d {
+	check := b.running[u.serial]
+	if check != nil && check.device == d && check.attached == u.attached {
 		return check
 	}
 	if check != nil {
 		check.stop()
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	check = &blankCheck{device: d, stop: stop, ended: make(chan struct{})}
-	b.running[serial] = check
+	check = &blankCheck{device: d, attached: u.attached, stop: stop, ended: make(chan struct{})}
+	b.running[u.serial] = check
 	rate := cmp.Or(b.Rate, defaultBlankCheckRate)
 	go func() {
 		defer close(check.ended)

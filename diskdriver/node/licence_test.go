@@ -63,6 +63,66 @@ func TestAnUnstageEndsTheCheckOfADisk(t *testing.T) {
 	}
 }
 
+// checkIsRunning begins the check of a disk, and returns it.
+func (r *rig) checkIsRunning(v testVolume) *blankCheck {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), margin) // which leaves no time to wait for its end
+	defer cancel()
+	_, err := r.server.NodeStageVolume(ctx, v.stageRequest())
+	r.refused(err, disk.Pending, "zeros so far")
+	r.server.blanks.mu.Lock()
+	defer r.server.blanks.mu.Unlock()
+	check := r.server.blanks.running[v.publish[disk.SerialKey]]
+	if check == nil {
+		r.t.Fatal("the disk is not read")
+	}
+	return check
+}
+
+// A check that ended before the disk was away says nothing of what was written elsewhere.
+func TestACheckOfAnEarlierAttachmentIsNotBelieved(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.volume(m, usedBefore, func(w *testVolume) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" })
+	<-r.checkIsRunning(v).ended
+	// It is detached without an unstage, as after the kubelet was restarted, and comes back with the same name and number.
+	r.sh("losetup", "--detach", m.loop)
+	r.sh("losetup", m.loop, m.file)
+	m.write(elsewhere, []byte("a row"))
+	v.publish[disk.AttachedKey] = "2026-11-24T18:00:00Z"
+	m.refusesStage(v, disk.Blocked, "holds data")
+}
+
+// What was read of a disk before a Pod has it as a block volume says nothing of what the Pod writes, whether or not it was unstaged.
+func TestStagingABlockVolumeEndsTheCheckOfItsDisk(t *testing.T) {
+	for name, rate := range map[string]int64{"that goes on": 64 << 20, "that has ended": 8 << 30} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			r.server.blanks.Rate = rate
+			v := r.volume(m, usedBefore)
+			check := r.checkIsRunning(v)
+			if name == "that has ended" {
+				<-check.ended
+			}
+			block := v
+			asBlock(&block)
+			r.ok(r.stage(block))
+			select {
+			case <-check.ended:
+			default:
+				t.Error("the disk is read still")
+			}
+			r.ok(r.publish(block, "a"))
+			m.write(piece, []byte("a row")) // where the check was first
+			m.write(elsewhere, []byte("a row"))
+			r.ok(r.unpublish(block, "a"))
+			m.refusesStage(v, disk.Blocked, "")
+			m.write(piece, make([]byte, piece))
+			r.server.blanks.Rate = 8 << 30
+			m.refusesStage(v, disk.Blocked, "holds data")
+		})
+	}
+}
+
 // The node records that a disk is used before the disk is mounted or bound, for as long as a VolumeAttachment may say that it is new.
 func TestADiskIsRecordedBeforeItsFirstUse(t *testing.T) {
 	for name, access := range map[string]func(*testVolume){"mount": func(*testVolume) {}, "block": asBlock} {

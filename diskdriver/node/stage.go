@@ -93,6 +93,7 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, 
 // stageBlock has nothing to do but to make sure that nobody else has the
 // device.
 func (s *Server) stageBlock(u volumeUse, d device) error {
+	s.blanks.forget(u.serial) // a Pod may write from now on to what was read
 	uses, err := s.mounts.uses(d.number, u.staging)
 	if err != nil || len(uses) > 0 {
 		return err
