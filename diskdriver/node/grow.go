@@ -128,8 +128,9 @@ func (e extent) growMounted(at string) error {
 }
 
 // growUnmounted takes away the mount of an ext file system that nobody uses, lets it
-// fill its device, and mounts it again. The one error is why it doesn't fill it, the
-// other why it isn't mounted any more.
+// fill its device, and mounts it again, once what a growth that failed has left is
+// repaired. The one error is why it doesn't fill it, the other why it isn't mounted
+// any more.
 func (s *Server) growUnmounted(u volumeUse, e extent) (short, err error) {
 	m, _, err := s.mounts.at(u.staging)
 	if err == nil {
@@ -141,8 +142,8 @@ func (s *Server) growUnmounted(u volumeUse, e extent) (short, err error) {
 	// Its journal is empty now, so e2fsck finds what is wrong without writing.
 	if _, short = run("", "e2fsck", "-f", "-n", e.on.path); short != nil {
 		short = fmt.Errorf("%w; take a snapshot of the disk, and repair the file system by hand", short)
-	} else {
-		short = s.resizeUnmounted(u, e.on)
+	} else if short, err = s.resizeUnmounted(u, e.on); err != nil {
+		return short, err
 	}
 	if short != nil {
 		short = e.short(short)
@@ -152,18 +153,23 @@ func (s *Server) growUnmounted(u volumeUse, e extent) (short, err error) {
 }
 
 // resizeUnmounted has resize2fs grow a file system that isn't mounted. The node records it for as long as a crash would leave what no
-// kernel mounts.
-func (s *Server) resizeUnmounted(u volumeUse, d device) error {
+// kernel mounts. What a growth that failed has left is checked, and repaired if it isn't sound. The other error is why it must not be
+// mounted.
+func (s *Server) resizeUnmounted(u volumeUse, d device) (short, err error) {
 	if err := s.records.noteGrowth(u); err != nil {
-		return err
+		return err, nil
 	}
-	if _, err := run("", "resize2fs", "-f", d.path); err != nil { // without -f it asks for an e2fsck that writes
-		return err
+	if _, short = run("", "resize2fs", "-f", d.path); short != nil { // without -f it asks for an e2fsck that writes
+		if _, err := run("", "e2fsck", "-f", "-n", d.path); err != nil {
+			klog.ErrorS(err, "What a growth that failed has left is repaired", "volume", u.volume, "device", d.path)
+			super, err := d.superblock()
+			if err == nil {
+				err = s.repair(u, d, super)
+			}
+			return short, err
+		}
 	}
-	if err := d.sync(); err != nil {
-		return err
-	}
-	return s.records.endGrowth(u)
+	return short, d.sync()
 }
 
 // fileSystemNotGrown is the reason of an event, and of NodeGetVolumeHealth, of a volume

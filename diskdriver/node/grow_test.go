@@ -153,6 +153,62 @@ func TestAFileSystemThatDoesNotGrowIsUsedAsItIs(t *testing.T) {
 	}
 }
 
+// A growth that failed and left a sound file system licenses no repair of what Pods have done to it since, in the same attachment.
+func TestAFailedGrowthLicensesNoLaterRepair(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	r.ok(r.unstage(r.written(m, "ext4")))
+	m.grow(2)
+	path := os.Getenv("PATH")
+	r.instead("resize2fs", "exit 1")
+	v := r.volume(m)
+	r.ok(r.stage(v))
+	r.holds(filepath.Join(v.staging, "file"), "kept")
+	r.ok(r.unstage(v))
+	t.Setenv("PATH", path)
+	r.sh("debugfs", "-w", "-R", "sif /file mode 0", m.loop) // which the kernel has not noted
+	noted := filepath.Join(t.TempDir(), "calls")
+	r.instead("e2fsck", "case \"$*\" in *-y*) echo >>"+noted+";; esac; exec $REAL \"$@\"")
+	r.ok(r.stage(v))
+	r.ok(r.unstage(v))
+	if n := r.calls(noted); n > 0 {
+		t.Errorf("e2fsck was to repair all that it finds %d times", n)
+	}
+	if files := r.sh("debugfs", "-R", "ls -l /", m.loop); !strings.Contains(files, "file") {
+		t.Errorf("the file is gone; left is %s", files)
+	}
+}
+
+// What a growth that failed has damaged is repaired before it is mounted again, and not mounted as long as that fails.
+func TestWhatAFailedGrowthHasLeftIsRepairedBeforeItIsMounted(t *testing.T) {
+	for name, repair := range map[string]string{"at once": "exec $REAL \"$@\"", "by the next call": "[ -e $DONE ] || { touch $DONE; exit 12; }; exec $REAL \"$@\""} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			r.ok(r.unstage(r.written(m, "ext4")))
+			m.grow(2)
+			calls := filepath.Join(t.TempDir(), "calls")
+			r.instead("resize2fs", "case \"$*\" in -f*) debugfs -w -R 'sif /file links_count 7' $2;; esac; exit 1")
+			r.instead("e2fsck", "DONE="+filepath.Join(t.TempDir(), "done")+"\ncase \"$*\" in *-y*) echo >>"+calls+"; "+repair+";; esac; exec $REAL \"$@\"")
+			v := r.volume(m, func(w *testVolume) { w.context[disk.UncheckedKey] = "true" })
+			if name == "by the next call" {
+				r.refused(r.stage(v), disk.Blocked, "was put back")
+				r.isMounted(v.staging, 0)
+			}
+			r.ok(r.stage(v))
+			r.holds(filepath.Join(v.staging, "file"), "kept")
+			r.ok(r.publish(v, "a")) // it is not tried again while it is staged
+			if want := map[string]int{"at once": 1, "by the next call": 3}[name]; r.calls(calls) != want {
+				t.Errorf("it was repaired %d times, want %d", r.calls(calls), want)
+			}
+			r.ok(r.unpublish(v, "a"))
+			r.ok(r.unstage(v))
+			r.sh("e2fsck", "-f", "-n", m.loop)
+			if _, err := os.Lstat(r.server.records.growth("s1")); err == nil {
+				t.Error("the record of the growth is left")
+			}
+		})
+	}
+}
+
 // A file system that was unmounted to grow and can't be mounted again is no use.
 func TestAFileSystemThatIsLostWhileItGrowsIsAnError(t *testing.T) {
 	r, m := newRigWithDisk(t)

@@ -70,15 +70,20 @@ func writeDurably(path, content string) error {
 	}
 	for at := path; at != filepath.Dir(at); {
 		at = filepath.Dir(at)
-		dir, err := os.Open(at)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		if err := syncDir(at); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// syncDir waits until the names in a directory are on the disk.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // remove removes a file or an empty directory. Nothing there is success.

@@ -74,8 +74,14 @@ func (r records) isGrowing(u volumeUse) bool {
 	return err == nil && string(attached) == u.attached
 }
 
-// endGrowth takes the record of a growth back.
-func (r records) endGrowth(u volumeUse) error { return remove(r.growth(u.serial)) }
+// endGrowth takes the record of a growth back, for good when it returns.
+func (r records) endGrowth(u volumeUse) error {
+	record := r.growth(u.serial)
+	if _, err := os.Lstat(record); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return hostError("end the record that the file system is being grown", errors.Join(remove(record), syncDir(filepath.Dir(record))))
+}
 
 // cover says whether the node has kept records since a disk was attached, at a time of ECS's. It hasn't if it was set up anew since.
 func (r records) cover(attached string) bool {

@@ -43,7 +43,7 @@ func (s *Server) repair(u volumeUse, d device, super superblock) error {
 	switch {
 	case err == nil, exitCode(err) == fsckCorrected:
 		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "growthCutShort", growing, "output", out)
-		return errors.Join(remove(undo), s.records.endGrowth(u))
+		return remove(undo)
 	case exitCode(err) == 0:
 		return fmt.Errorf("run e2fsck: %w", err)
 	}

@@ -265,11 +265,14 @@ func (s *Server) tryMount(u volumeUse, d device, fsType string) (err error) {
 	return nil
 }
 
-// mountFileSystem mounts a file system as the volume asks for. Two copies of one xfs may be mounted at the same time.
+// mountFileSystem mounts a file system as the volume asks for. Two copies of one xfs may be mounted at the same time. A record of growth,
+// which licenses a repair that asks for nothing, ends before anybody can write to the file system.
 func (s *Server) mountFileSystem(u volumeUse, d device, fsType string) error {
 	options := slices.Clone(u.options)
 	if u.readOnly {
 		options = append(options, "ro")
+	} else if err := s.records.endGrowth(u); err != nil {
+		return err
 	}
 	if fsType == "xfs" {
 		options = append(options, "nouuid")
