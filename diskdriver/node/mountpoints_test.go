@@ -176,6 +176,38 @@ func TestADeviceThatAPodHasIsInUse(t *testing.T) {
 	}
 }
 
+// A Pod that writes to a device destroys the file system on it that another Pod has: two PersistentVolumes may name one disk.
+func TestABlockVolumeIsRefusedWhileItsFileSystemIsMounted(t *testing.T) {
+	for _, name := range []string{"staged only", "published", "published, the staging mount lost"} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			v := r.volume(m, likeKubelet(r))
+			r.ok(r.stage(v))
+			at := v.staging
+			if name != "staged only" {
+				r.ok(r.publish(v, "a"))
+			}
+			if name == "published, the staging mount lost" {
+				r.ok(unix.Unmount(v.staging, 0))
+				at = v.target("a")
+			}
+			block := r.volume(m, asBlock, likeKubelet(r))
+			r.refused(r.stage(block), disk.InUse, "is mounted at "+at)
+			r.refused(r.publish(block, "b"), disk.InUse, "is mounted at "+at)
+			if exists(block.target("b")) {
+				t.Error("the Pod has a target")
+			}
+			if name != "staged only" {
+				r.ok(r.unpublish(v, "a"))
+			}
+			r.ok(r.unstage(v))
+			r.ok(r.stage(block))
+			r.ok(r.publish(block, "b"))
+			r.refused(r.stage(v), disk.InUse, "is published as a block volume at ["+block.target("b"))
+		})
+	}
+}
+
 // Only what the other driver has bound at its own place goes.
 func TestNothingElseBelowTheStagingPathGoes(t *testing.T) {
 	r, m := newRigWithDisk(t)

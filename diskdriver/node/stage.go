@@ -95,8 +95,14 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, 
 func (s *Server) stageBlock(u volumeUse, d device) error {
 	s.blanks.forget(u.serial) // a Pod may write from now on to what was read
 	uses, err := s.mounts.uses(d.number, u.staging)
-	if err != nil || len(uses) > 0 {
+	if err != nil {
 		return err
+	}
+	if at := slices.IndexFunc(uses, func(use mountPoint) bool { return !use.device }); at >= 0 {
+		return u.errorf(disk.InUse, "the file system of %s is mounted at %s, so no Pod gets the device as a block volume; delete the Pods that use the file system first", d.path, uses[at])
+	}
+	if len(uses) > 0 {
+		return nil
 	}
 	if err := s.checkUnused(d); err != nil {
 		return err
