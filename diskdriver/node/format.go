@@ -157,6 +157,17 @@ func parseMark(text []byte) (m formatMark) {
 	return m
 }
 
+// dropMark takes the mark of a format that was cut short off its disk, and what an earlier version noted of one. Another disk's mark,
+// which a snapshot has carried here, is left: it licenses nothing.
+func (s *Server) dropMark(u volumeUse, d device) error {
+	text, err := d.read(d.size - markFromEnd)
+	if err == nil && parseMark(text).serial == u.serial {
+		klog.InfoS("The mark of a format that was cut short is erased, for the disk is used as a block volume", "volume", u.volume, "device", d.path)
+		err = d.eraseMark()
+	}
+	return errors.Join(err, remove(s.formatting01(u)))
+}
+
 // eraseMark takes the mark off a disk; it is off for good when it returns.
 func (d device) eraseMark() error { return d.writeAt(make([]byte, markSize), d.size-markFromEnd) }
 

@@ -86,12 +86,13 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// remove removes a file or an empty directory. Nothing there is success.
+// remove removes a file or an empty directory. Nothing there is success, on a file system that can't be written to, too.
 func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
+	err := os.Remove(path)
+	if _, missing := os.Lstat(path); errors.Is(missing, os.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // hostError is the error of writing to the host's own file system.

@@ -150,6 +150,47 @@ func TestABlockVolumeThatComesBackIsNotFormatted(t *testing.T) {
 	m.refusesStage(v, disk.Blocked, "holds data")
 }
 
+// A format that was cut short is not done again over what a Pod has written since to the disk as a block volume, on any node.
+func TestABlockVolumeLicensesNoFormatThatWasCutShort(t *testing.T) {
+	for _, name := range []string{"only the mark", "interrupted mkfs.ext4", "noted on the node by the version before"} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			v := r.volume(m, usedBefore)
+			if name != "only the mark" {
+				fillings["interrupted mkfs.ext4"].fill(r, m)
+			}
+			if name == "noted on the node by the version before" {
+				note := r.server.formatting01(volumeUse{serial: "s1"})
+				r.ok(os.MkdirAll(filepath.Dir(note), 0o700))
+				r.put(note, "d-s1\n"+v.publish[disk.AttachedKey]+"\n")
+			} else {
+				m.mark("s1", "ext4")
+			}
+			block := v
+			asBlock(&block)
+			r.ok(r.stage(block))
+			r.ok(r.publish(block, "a"))
+			m.write(elsewhere, []byte("a row"))
+			r.ok(r.unpublish(block, "a"))
+			r.ok(r.unstage(block))
+			m.refusesStage(v, disk.Blocked, "")
+		})
+	}
+}
+
+// A Pod that only reads a block volume changes nothing of it: what licenses a format before does so after.
+func TestABlockVolumeForReadingKeepsTheMark(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	m.mark("s1", "ext4")
+	check := m.unchanged()
+	reader := r.published(m, usedBefore, asBlock, readOnlyNode)
+	r.ok(r.unpublish(reader, "a"))
+	r.ok(r.unstage(reader))
+	check()
+	r.server.blanks.Limit = 0 // so that nothing but the mark licenses it
+	r.ok(r.stage(r.volume(m, usedBefore)))
+}
+
 func TestRecordsKnowHowFarTheyGoBack(t *testing.T) {
 	r := records{dir: filepath.Join(t.TempDir(), "records")}
 	if err := r.begin(); err != nil {

@@ -90,8 +90,8 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, 
 	return d, err
 }
 
-// stageBlock has nothing to do but to make sure that nobody else has the
-// device.
+// stageBlock makes sure that nobody else has the device, and takes the mark of a format off it that was cut short: whoever has the device
+// may write to all of it, and what is a license now would be none then.
 func (s *Server) stageBlock(u volumeUse, d device) error {
 	s.blanks.forget(u.serial) // a Pod may write from now on to what was read
 	uses, err := s.mounts.uses(d.number, u.staging)
@@ -110,7 +110,10 @@ func (s *Server) stageBlock(u volumeUse, d device) error {
 	if err := s.record(u); err != nil {
 		return err
 	}
-	return d.setReadOnly(u.readOnly)
+	if err := d.setReadOnly(u.readOnly); err != nil || u.readOnly {
+		return err
+	}
+	return s.dropMark(u, d)
 }
 
 // record records that a new disk is used from now on. Of any other the CO says so.
