@@ -315,6 +315,53 @@ func TestADeadFileSystemIsNotHandedOn(t *testing.T) {
 	})
 }
 
+// A file system that died is no use to the next Pod if the staging mount was lost, either: the mount is not made again over it.
+func TestADeadFileSystemIsNotStagedAgain(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		fsTypes []string
+		reads   bool // the Pod that has it
+		die     func(r *rig, at string)
+	}{
+		{"shut down", []string{"ext4", "xfs"}, false, (*rig).shutDown},
+		{"shut down while a Pod reads", []string{"ext4", "xfs"}, true, (*rig).shutDown},
+		{"made read-only", []string{"ext4"}, false, func(r *rig, at string) { r.sh("mount", "-o", "remount,abort", at) }}, // xfs never is
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			onEach(t, row.fsTypes, func(r *rig, m *testDisk, fsType string) {
+				v := r.written(m, fsType)
+				w := v
+				w.readOnly = row.reads
+				r.ok(r.publish(w, "a"))
+				r.sh("sync", "-f", v.staging)
+				row.die(r, v.staging)
+				r.ok(unix.Unmount(v.staging, 0))
+				r.refused(r.stage(v), disk.Blocked, "pods/a")
+				r.refused(r.publish(v, "b"), disk.Blocked, "pods/a")
+				r.isMounted(v.staging, 0)
+				r.ok(r.unpublish(v, "a"))
+				r.ok(r.publish(v, "b"))
+				r.holds(filepath.Join(r.target("b"), "file"), "kept")
+			})
+		})
+	}
+}
+
+// A Pod's subPath may be a file, which says nothing of the file system's health.
+func TestASubPathThatIsAFileIsNoDeadFileSystem(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.published(m, likeKubelet(r))
+	r.put(filepath.Join(v.target("a"), "file"), "kept")
+	sub := filepath.Join(r.directory("pods/a/volume-subpaths/d-s1/app"), "0")
+	r.put(sub, "")
+	r.ok(unix.Mount(filepath.Join(v.target("a"), "file"), sub, "", unix.MS_BIND, ""))
+	for _, at := range []string{v.staging, v.target("a")} {
+		r.ok(unix.Unmount(at, 0))
+	}
+	r.ok(r.publish(v, "b"))
+	r.holds(filepath.Join(v.target("b"), "file"), "kept")
+}
+
 // shutDown has the kernel end a file system as after an error that it can't go on from (Linux, EXT4_IOC_SHUTDOWN).
 func (r *rig) shutDown(at string) {
 	r.t.Helper()

@@ -149,7 +149,7 @@ func (s *Server) staged(ctx context.Context, u volumeUse, devices []device) (dev
 	}
 	switch {
 	case broken != "" && len(uses) > 0:
-		return device{}, false, u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted again", broken, uses)
+		return device{}, false, u.brokenError(broken, uses)
 	case broken != "":
 		klog.InfoS("A mount that nobody uses is unmounted, and the volume mounted again", "volume", u.volume, "why", broken)
 		return device{}, false, s.mounts.unmount(u.staging)
@@ -164,7 +164,7 @@ func (s *Server) staged(ctx context.Context, u volumeUse, devices []device) (dev
 // stageFileSystem mounts the file system of a volume, after what it takes, and returns the device that it is on. One that Pods have
 // mounted, though it isn't staged any more, is as it should be.
 func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device, parts []device) (device, error) {
-	d, fsType, err := s.published(u, append(parts, whole))
+	d, fsType, err := s.published(ctx, u, append(parts, whole))
 	if err == nil && fsType == "" {
 		d, fsType, err = s.prepare(ctx, u, whole, parts)
 	}
@@ -177,22 +177,47 @@ func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device,
 	return d, err
 }
 
-// published returns the device whose file system Pods have mounted, and the file system; nothing if they have none. One that a Pod has as
-// a block volume is an error.
-func (s *Server) published(u volumeUse, devices []device) (device, string, error) {
+// brokenError is the error of a volume that is mounted in a way which is of no use to anybody, and can't be unmounted.
+func (u volumeUse) brokenError(broken string, uses []mountPoint) error {
+	return u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted again", broken, uses)
+}
+
+// published returns the device whose file system Pods have mounted, and the file system; nothing if they have none. One that is dead, or
+// that a Pod has as a block volume, is an error.
+func (s *Server) published(ctx context.Context, u volumeUse, devices []device) (device, string, error) {
 	for _, d := range devices {
 		uses, err := s.mounts.uses(d.number, u.staging)
 		if err != nil {
 			return d, "", err
 		}
 		if at := slices.IndexFunc(uses, func(use mountPoint) bool { return !use.device }); at >= 0 {
-			return d, uses[at].FsType, nil
+			return d, uses[at].FsType, s.checkAlive(ctx, u, uses)
 		}
 		if len(uses) > 0 {
 			return d, "", u.errorf(disk.InUse, "%s is published as a block volume at %v", d.path, uses)
 		}
 	}
 	return device{}, "", nil
+}
+
+// checkAlive refuses a file system that is of no use any more to those who have it mounted.
+func (s *Server) checkAlive(ctx context.Context, u volumeUse, uses []mountPoint) error {
+	for _, use := range uses {
+		var m measurement
+		if use.device {
+			continue
+		}
+		if use.Root == "/" { // what is mounted of its inside, as for a subPath, may be a file, which can't be read as a directory
+			var err error
+			if m, err = s.measure(ctx, u.volume, use); err != nil {
+				return err
+			}
+		}
+		if _, broken := m.illness(use); broken != "" {
+			return u.brokenError(broken, uses)
+		}
+	}
+	return nil
 }
 
 // prepare makes a device ready to be mounted that nobody uses, and returns it and its file system: it looks at what is there, decides
