@@ -14,7 +14,7 @@ import (
 // has seen the device at its new size (CSI spec, NodeExpandVolume). A block
 // volume needs no more than that. capacity_bytes is the size of the device.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	at, err := s.volumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
+	at, err := s.ownVolumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -30,6 +30,15 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 		return nil, err
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+// ownVolumeAt is volumeAt, and refuses another disk than the volume's.
+func (s *Server) ownVolumeAt(field, path, volume string) (mountPoint, error) {
+	at, err := s.volumeAt(field, path, volume)
+	if err == nil && s.devices.isOther(at.number, disk.ID(volume)) {
+		err = volumeErrorf(disk.ID(volume), disk.Blocked, "%s %q has another disk than %s; delete the Pods that use it, and the volume is mounted again", field, path, volume)
+	}
+	return at, err
 }
 
 // volumeAt looks at the path of a published or staged volume. That there is none is

@@ -407,6 +407,34 @@ func TestAStagingMountOfAnotherDeviceIsReplaced(t *testing.T) {
 	r.refused(r.stage(v), disk.Blocked, "pods/b")
 }
 
+// What is at the path of a volume is another disk's once the volume's has gone: it is neither measured nor grown in its name.
+func TestAnotherDiskIsNeitherMeasuredNorGrown(t *testing.T) {
+	for name, access := range map[string]func(*testVolume){"mount": asFileSystem("xfs"), "block": asBlock} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			other := r.attach("s2", 1)
+			r.sh("mkfs.xfs", "-q", other.loop)
+			other.grow(2)
+			v := r.volume(m, access)
+			if v.capability.GetBlock() != nil {
+				r.bind(other.loop, v.target("a"))
+			} else {
+				r.ok(os.MkdirAll(v.target("a"), 0o750))
+				r.sh("mount", other.loop, v.target("a"))
+			}
+			_, err := r.stats(v, v.target("a"))
+			r.refused(err, disk.Blocked, "has another disk than d-s1")
+			_, err = r.expand(v)
+			r.refused(err, disk.Blocked, "has another disk than d-s1")
+			if name == "mount" {
+				if size, err := sizeOfXFS(v.target("a")); err != nil || size > 1<<30 {
+					t.Errorf("the file system of the other disk has %d bytes, %v", size, err)
+				}
+			}
+		})
+	}
+}
+
 // A process that is killed while it tries whether a file system can be mounted leaves it mounted read-only.
 func TestATryThatWasCutShortIsMountedForWriting(t *testing.T) {
 	r, m := newRigWithDisk(t)

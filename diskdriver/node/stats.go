@@ -18,7 +18,7 @@ import (
 // the size of a block volume (CSI spec, NodeGetVolumeStats). Where no volume is
 // mounted it is NotFound, and not the host's own numbers.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	at, err := s.volumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
+	at, err := s.ownVolumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
