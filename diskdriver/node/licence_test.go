@@ -496,6 +496,16 @@ func TestOnlyWhatTheDriverMadeIsTakenAway(t *testing.T) {
 	r.refused(r.publish(v, "dir"), disk.Blocked, "holds 1 files")
 	r.holds(filepath.Join(r.target("dir"), "file"), "of somebody else")
 
+	block := r.volume(r.attach("s3", 1), asBlock)
+	r.ok(r.stage(block))
+	r.refused(r.publish(block, "file"), disk.Blocked, "is a file that the driver didn't make")
+	r.refused(r.publish(block, "dir"), disk.Blocked, "holds 1 files")
+	r.refused(r.unpublish(block, "file"), disk.Blocked, "is a file that the driver didn't make")
+	r.holds(r.target("file"), "of somebody else")
+	r.put(r.target("empty"), "") // as a publish leaves it that was cut short before the bind
+	r.ok(r.publish(block, "empty"))
+	r.ok(r.unpublish(block, "empty"))
+
 	r.put(filepath.Join(r.kubelet, "x"), "")
 	for _, id := range []string{"../x", "a/b", "..", "."} {
 		bad := v

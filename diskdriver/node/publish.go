@@ -115,6 +115,9 @@ func (s *Server) publishFileSystem(u volumeUse) error {
 // publishBlock binds the device to the target. Whether it may be written to is
 // a property of the device, so all Pods that have it share it.
 func (s *Server) publishBlock(u volumeUse, d device, shared bool) error {
+	if err := s.checkOwn("target_path", u.target, string(u.volume)); err != nil { // unpublish would remove what is there
+		return err
+	}
 	readOnly, err := d.isReadOnly()
 	if err != nil {
 		return err
