@@ -35,7 +35,8 @@ func TestAttributesOfVolumes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")}, class, foreign, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "p"}})
+			keys := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "p"}, Data: map[string][]byte{"k": []byte("v")}}
+			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")}, class, foreign, keys)
 			b.DriverModifies = true
 			if test.config != nil {
 				test.config(&b.Config)

@@ -1,15 +1,18 @@
 package claim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
@@ -106,6 +109,39 @@ func TestADeletedSecretDoesNotStopARetry(t *testing.T) {
 		}
 	}
 }
+
+// With no secrets the driver makes the disk in its own account, at the operator's expense.
+func TestASecretWithoutDataIsNoReasonForTheDriversOwnAccount(t *testing.T) {
+	b := newBench(t, []answer{made("d-1", 20*gib, "zone-a")}, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "keys"}})
+	_, _, err := b.provision(t.Context(), testClaim(), testClass(tenantsSecret), "node-1")
+	if calls, _ := b.driver.Calls(); calls > 0 || !strings.Contains(fmt.Sprint(err), "secret shop/keys has no data") {
+		t.Errorf("%d calls: %v", calls, err)
+	}
+	if missing := (watch.Object{Resource: watch.Secrets, Namespace: "shop", Name: "keys"}); watch.NotReadyObject(err) != missing {
+		t.Errorf("the claim waits for %v", watch.NotReadyObject(err))
+	}
+}
+
+// What another account says of a disk that may have been made in this one is no outcome.
+func TestASecretThatLosesItsDataEndsNoRequest(t *testing.T) {
+	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "keys"}, Data: map[string][]byte{"k": []byte("v")}}
+	b := newBench(t, []answer{unavailable()}, secret)
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(tenantsSecret), "node-1")
+	if b.state("0f1e") != "unknown" {
+		t.Fatal(b.state("0f1e"))
+	}
+	secret.Data = nil
+	_, err := b.api.CoreV1().Secrets("shop").Update(t.Context(), secret, metav1.UpdateOptions{})
+	must(t, err)
+	b.clock = b.clock.Add(time.Hour)
+	_, _, _ = b.attempt(t.Context(), "0f1e")
+	if calls, _ := b.driver.Calls(); calls != 2 || b.driver.LastCreated().Secrets["k"] != "v" {
+		t.Errorf("call %d of 2 had the secrets %v", calls, b.driver.LastCreated().Secrets)
+	}
+}
+
+// tenantsSecret are the parameters of a class whose claims bring a Secret each.
+var tenantsSecret = map[string]string{"csi.storage.k8s.io/secret-name": "keys", "csi.storage.k8s.io/secret-namespace": "${pvc.namespace}"}
 
 func TestMisleadingAllowedTopologiesAreReported(t *testing.T) {
 	allowed, deserted := []v1.TopologySelectorTerm{{}}, provisionertest.InZone("zone-x")

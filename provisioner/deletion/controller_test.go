@@ -488,6 +488,11 @@ func TestDeletionSecret(t *testing.T) {
 			change: old, live: []runtime.Object{class}, want: "secret shop/disk-0f1e-data",
 			waits: watch.Object{Resource: watch.Secrets, Namespace: "shop", Name: "disk-0f1e-data"},
 		},
+		"the Secret has no data": { // with the driver's own keys the disk would be taken for deleted
+			change: old, want: "secret shop/disk-0f1e-data has no data",
+			live:  []runtime.Object{class, &v1.Secret{ObjectMeta: secret.ObjectMeta}},
+			waits: watch.Object{Resource: watch.Secrets, Namespace: "shop", Name: "disk-0f1e-data"},
+		},
 		"no class": {change: func(*v1.PersistentVolume) {}},
 		"the volume says none": {
 			change: func(pv *v1.PersistentVolume) { old(pv); pv.Annotations[request.AnnDeletionSecretName] = "" },

@@ -159,8 +159,8 @@ func (c *Controller) secrets(ctx context.Context, pv *v1.PersistentVolume) (map[
 		}
 	}
 	secrets, err := watch.ReadSecret(ctx, c.Client, ref)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("the disk of PersistentVolume %s is deleted with the keys of a Secret that is not there: %w; "+
+	if watch.NotReadyObject(err) != (watch.Object{}) {
+		return nil, fmt.Errorf("the disk of PersistentVolume %s is deleted with the keys of a Secret that is not there or has none: %w; "+
 			"make it again, or, if the driver's own keys see the disk, annotate the PersistentVolume with %s and %s, both empty",
 			pv.Name, err, request.AnnDeletionSecretName, request.AnnDeletionSecretNamespace)
 	}

@@ -81,14 +81,19 @@ func ReadError(o Object, err error) error {
 }
 
 // ReadSecret returns the data of a Secret as it is now, so that none stays in memory;
-// nothing for no reference, and a NotReadyError if the Secret does not exist.
+// nothing for no reference, and a NotReadyError if the Secret does not exist or has no
+// data: with no secrets the driver would use its own keys.
 func ReadSecret(ctx context.Context, client kubernetes.Interface, ref *v1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
 	}
 	secret, err := client.CoreV1().Secrets(ref.Namespace).Get(withoutBodies(ctx), ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, ReadError(Object{Resource: Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
+	object := Object{Resource: Secrets, Namespace: ref.Namespace, Name: ref.Name}
+	switch {
+	case err != nil:
+		return nil, ReadError(object, err)
+	case len(secret.Data) == 0:
+		return nil, NotReady(object, secret.ResourceVersion, fmt.Errorf("%s has no data", object))
 	}
 	data := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {
