@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
@@ -71,10 +72,26 @@ func (a *accounts) serve(ctx context.Context, req any, info *grpc.UnaryServerInf
 	}
 	chosen, err := a.take(r.GetSecrets())
 	if err != nil {
-		return nil, err
+		return nil, notServed(ctx, req, err)
 	}
 	defer a.release(chosen)
 	return chosen.answer(ctx, req.(proto.Message), path.Base(info.FullMethod))
+}
+
+// notServed is the error of a call without an account. A sidecar takes a final code for the proof that nothing came of earlier calls either,
+// which keys that can't be read don't give: a call with the Secret as it was before may have had its effect.
+func notServed(ctx context.Context, req any, err error) error {
+	switch req.(type) {
+	case *csi.CreateVolumeRequest:
+		if creation.IsFirstCall(ctx) {
+			return err
+		}
+	case *csi.ControllerPublishVolumeRequest, *csi.ControllerExpandVolumeRequest, *csi.ControllerModifyVolumeRequest,
+		*csi.CreateSnapshotRequest, *csi.CreateVolumeGroupSnapshotRequest:
+	default:
+		return err
+	}
+	return disk.Errorf(disk.UnknownOutcome, "%w", err)
 }
 
 // answer runs the handler of a method.

@@ -12,9 +12,11 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -165,6 +167,43 @@ func TestSecretsOfADriverForOneAccount(t *testing.T) {
 	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable(0)))
 	if code := ask(t, a, 0); code != codes.InvalidArgument {
 		t.Errorf("answer is %s", code)
+	}
+}
+
+// unreadable are accounts none of whose keys can be read.
+type unreadable struct{}
+
+func (unreadable) Account(map[string]string) (ECS, error) {
+	return nil, disk.Errorf(disk.Invalid, `secrets: the value of key "secret" has white space inside, which is not allowed`)
+}
+
+// A final code says that nothing came of any call for the name. Keys that can't be read prove nothing of that kind: an earlier call, with the
+// Secret as it was, may have had its effect.
+func TestKeysThatCannotBeReadEndNoRequest(t *testing.T) {
+	secrets := map[string]string{"access-key-id": "x", "access-key-secret": "a b"}
+	first := metadata.NewIncomingContext(t.Context(), metadata.Pairs(creation.FirstCallKey, "true"))
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		method string
+		req    any
+		want   codes.Code
+	}{
+		"create":            {t.Context(), csi.Controller_CreateVolume_FullMethodName, &csi.CreateVolumeRequest{Name: "disk-1", Secrets: secrets}, codes.Unavailable},
+		"a first create":    {first, csi.Controller_CreateVolume_FullMethodName, &csi.CreateVolumeRequest{Name: "disk-1", Secrets: secrets}, codes.InvalidArgument},
+		"publish":           {t.Context(), csi.Controller_ControllerPublishVolume_FullMethodName, &csi.ControllerPublishVolumeRequest{Secrets: secrets}, codes.Unavailable},
+		"expand":            {t.Context(), csi.Controller_ControllerExpandVolume_FullMethodName, &csi.ControllerExpandVolumeRequest{Secrets: secrets}, codes.Unavailable},
+		"modify":            {t.Context(), csi.Controller_ControllerModifyVolume_FullMethodName, &csi.ControllerModifyVolumeRequest{Secrets: secrets}, codes.Unavailable},
+		"snapshot":          {t.Context(), csi.Controller_CreateSnapshot_FullMethodName, &csi.CreateSnapshotRequest{Name: "snap-1", Secrets: secrets}, codes.Unavailable},
+		"snapshot a group":  {t.Context(), csi.GroupController_CreateVolumeGroupSnapshot_FullMethodName, &csi.CreateVolumeGroupSnapshotRequest{Secrets: secrets}, codes.Unavailable},
+		"delete":            {t.Context(), csi.Controller_DeleteVolume_FullMethodName, &csi.DeleteVolumeRequest{VolumeId: "d-1", Secrets: secrets}, codes.InvalidArgument},
+		"a call that reads": {t.Context(), csi.Controller_ValidateVolumeCapabilities_FullMethodName, &csi.ValidateVolumeCapabilitiesRequest{Secrets: secrets}, codes.InvalidArgument},
+	} {
+		a := newAccounts(unreadable{}, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil, attachment.NewTable(0)))
+		info := &grpc.UnaryServerInfo{FullMethod: test.method}
+		_, err := translate(test.ctx, test.req, info, func(ctx context.Context, req any) (any, error) { return a.serve(ctx, req, info, nil) })
+		if status.Code(err) != test.want || !strings.Contains(status.Convert(err).Message(), "white space") {
+			t.Errorf("%s: got %v, want %s", name, err, test.want)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ var answers = map[disk.Kind]answer{
 	disk.BadToken:        {codes.Aborted, "the token of a list's page is no longer valid", "begin the list again"},
 	disk.Throttled:       {codes.Unavailable, "ECS accepts no more calls at the moment, and the call has timed out", waits + "check which other program calls ECS with this account"},
 	disk.Unreachable:     {codes.Unavailable, "the call didn't reach ECS, or a read got no answer", waits + "check the network, the endpoint and ECS's state"},
-	disk.UnknownOutcome:  {codes.Unavailable, "ECS may have carried out the operation, but the answer was lost, or the driver panicked. A later call finds out", waits + "check the network, the endpoint and ECS's state; report a panic"},
+	disk.UnknownOutcome:  {codes.Unavailable, "ECS may have carried out the operation, but the answer was lost, the driver panicked, or the keys of the Secret can't be read: which key. A later call finds out", waits + "check the network, the endpoint and ECS's state; correct the Secret; report a panic"},
 }
 
 // codeOf returns the gRPC code of an error. What ended with its context is

@@ -25,10 +25,14 @@ func (t *Table) Called(ctx context.Context, name string) {
 	if from, ok := peer.FromContext(ctx); ok {
 		caller = from.Addr // every connection has a value of its own
 	}
+	t.Begin(name, caller, IsFirstCall(ctx), time.Now())
+}
+
+// IsFirstCall says whether a CreateVolume comes with that proof.
+func IsFirstCall(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(FirstCallKey)
-	first := len(values) == 1 && values[0] == "true"
-	t.Begin(name, caller, first, time.Now())
+	return len(values) == 1 && values[0] == "true"
 }
 
 // Maker makes one thing of a CSI name, once: a disk, a snapshot or a group of
