@@ -63,11 +63,20 @@ func (k key) group() string {
 
 type refusal struct {
 	zones    []string // that were requested; nil if only some of their nodes were, or more than the class asks for
-	bytes    int64    // the smallest size that was refused; a smaller one may be available
+	bytes    int64    // the smallest size that was refused of late; a smaller one may be available
+	from     int64    // the smallest size that is refused until then: that of the last refusal, or of the claim that calls the driver since
 	pause    time.Duration
 	answered time.Time // when the driver last refused
 	until    time.Time // when it is called again
 	asking   types.UID // of the claim that calls it since; empty for none
+}
+
+// isOver says whether the driver may be called again for any size.
+func (l refusal) isOver(now time.Time) bool { return !now.Before(l.until) }
+
+// holdsFor says whether the driver is not to be called for the request: it is for the claim that calls it to see whether the refusal still holds.
+func (l refusal) holdsFor(w Want, now time.Time) bool {
+	return !l.isOver(now) && w.Bytes >= l.from && (l.asking == "" || l.asking != w.Claim)
 }
 
 // New returns an empty cache.
@@ -118,8 +127,8 @@ func (r *Refusals) Most(class *storagev1.StorageClass, zone string) int64 {
 	defer r.mu.Unlock()
 	most, now := int64(math.MaxInt64), r.now()
 	for _, last := range r.refusals[classKey(class)] {
-		if now.Before(last.until) && slices.Contains(last.zones, zone) {
-			most = min(most, last.bytes-1)
+		if !last.isOver(now) && slices.Contains(last.zones, zone) {
+			most = min(most, last.from-1)
 		}
 	}
 	return most
@@ -132,7 +141,7 @@ func (r *Refusals) Zones(class *storagev1.StorageClass) (zones []string) {
 	defer r.mu.Unlock()
 	now := r.now()
 	for _, last := range r.refusals[classKey(class)] {
-		if now.Before(last.until) {
+		if !last.isOver(now) {
 			zones = append(zones, last.zones...)
 		}
 	}
@@ -140,17 +149,17 @@ func (r *Refusals) Zones(class *storagev1.StorageClass) (zones []string) {
 }
 
 // Ask returns a *RefusedBefore while a refusal of an equal or smaller request holds. After
-// that one claim may call the driver, while the others wait for its answer.
+// that one claim may call the driver, while the others that want as much wait for its answer.
 func (r *Refusals) Ask(w Want) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.refuses(w); err != nil {
+	if err := r.refuses(w, time.Time{}); err != nil {
 		return err
 	}
 	now := r.now()
 	for _, at := range r.keysOf(w) {
 		if last, ok := r.about(at, w); ok && now.Sub(last.until) <= forgottenAfter {
-			last.until, last.asking = now.Add(last.pause), w.Claim
+			last.until, last.asking, last.from = now.Add(last.pause), w.Claim, w.Bytes
 			r.refusals[at.group()][at] = last
 		}
 	}
@@ -173,47 +182,40 @@ func (r *Refusals) about(at key, w Want) (last refusal, ok bool) {
 }
 
 // Refuses returns the error that Ask would return, without side effects.
-func (r *Refusals) Refuses(w Want) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.refuses(w)
-}
+func (r *Refusals) Refuses(w Want) error { return r.RefusedSince(w, time.Time{}) }
 
 // RefusedSince returns a *RefusedBefore if the driver has refused an equal or smaller request since Ask let this one pass at
 // the given time, and the refusal holds.
 func (r *Refusals) RefusedSince(w Want, passed time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, last, known := r.last(w); !known || last.answered.Before(passed) {
-		return nil // Ask has let this one alone pass after an earlier refusal
-	}
-	return r.refuses(w)
+	return r.refuses(w, passed)
 }
 
-// refuses returns a *RefusedBefore if a refusal holds: not for the claim that calls the driver to see whether it still does. r.mu is held.
-func (r *Refusals) refuses(w Want) error {
-	if at, last, known := r.last(w); known && last.until.After(r.now()) && (last.asking == "" || last.asking != w.Claim) {
-		return refusedBefore(at, last, w)
+// refuses returns a *RefusedBefore if a refusal holds that is not older than since: the one that holds the longest. r.mu is held.
+func (r *Refusals) refuses(w Want, since time.Time) error {
+	var of key
+	var longest refusal
+	for _, at := range r.keysOf(w) {
+		last, ok := r.about(at, w)
+		if ok && last.holdsFor(w, r.now()) && !last.answered.Before(since) && last.until.After(longest.until) {
+			of, longest = at, last
+		}
 	}
-	return nil
+	if longest.until.IsZero() {
+		return nil
+	}
+	return refusedBefore(of, longest, w)
 }
 
 // IsScarce says whether the driver's last answer to an equal or smaller request was a refusal, be it over.
 func (r *Refusals) IsScarce(w Want) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, last, known := r.last(w)
-	return known && r.now().Sub(last.until) <= forgottenAfter
-}
-
-// last returns the refusal of the request that holds the longest, and its key. r.mu is held.
-func (r *Refusals) last(w Want) (of key, last refusal, known bool) {
-	for _, at := range r.keysOf(w) {
-		if one, ok := r.about(at, w); ok && (!known || one.until.After(last.until)) {
-			of, last, known = at, one, true
-		}
-	}
-	return of, last, known
+	return slices.ContainsFunc(r.keysOf(w), func(at key) bool {
+		last, ok := r.about(at, w)
+		return ok && r.now().Sub(last.until) <= forgottenAfter
+	})
 }
 
 // RefusedBefore says that the driver is not called because a refusal holds. It names a
@@ -254,19 +256,22 @@ func (r *Refusals) RefusedClaim(w Want, asked time.Time) { r.keep(claimKeyOf(w),
 func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, bytes := r.now(), w.Bytes
+	now := r.now()
 	r.sweep(now)
 	last, again := r.refusals[at.group()][at]
 	switch {
 	case !again || now.Sub(last.until) > forgottenAfter:
-		last = refusal{bytes: bytes, pause: FirstPause}
+		last = refusal{bytes: w.Bytes, pause: FirstPause}
 		if at.claim == "" && at.specifics == "" {
 			last.zones = zonesOf(w.Requisite)
 		}
+	case !last.isOver(now) && w.Bytes > last.from: // it says nothing of the smaller size
+		return last.until
 	case !asked.Before(last.answered):
 		last.pause = min(2*last.pause, longestPause)
 	}
-	last.bytes, last.answered, last.until, last.asking = min(last.bytes, bytes), now, now.Add(last.pause), ""
+	last.bytes, last.from = min(last.bytes, w.Bytes), w.Bytes
+	last.answered, last.until, last.asking = now, now.Add(last.pause), ""
 	if r.refusals[at.group()] == nil {
 		r.refusals[at.group()] = map[key]refusal{}
 	}
@@ -281,7 +286,13 @@ func (r *Refusals) Served(w Want, called time.Time) {
 	refused := false
 	r.mu.Lock()
 	for _, at := range r.keysOf(w) {
-		if last, ok := r.about(at, w); ok && !last.answered.After(called) {
+		last, ok := r.about(at, w)
+		switch {
+		case !ok || last.answered.After(called):
+		case !last.isOver(r.now()) && w.Bytes < last.from:
+			last.bytes = last.from
+			r.refusals[at.group()][at] = last
+		default:
 			r.forget(at)
 			refused = refused || at.claim == "" && at.specifics == ""
 		}

@@ -202,6 +202,56 @@ func TestASmallerVolumeEndsNoRefusal(t *testing.T) {
 	}
 }
 
+// A refusal of 2000 GiB says nothing about 20 GiB, which were refused minutes ago and are not any more; nor does the call for 2000 GiB.
+func TestALargerRefusalProlongsNoSmallerOne(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	small, large := inZone("zone-a", 20*gib), inZone("zone-a", 2000*gib)
+	large.Claim = "uid-2"
+	r.Refused(small, now)
+	for minute := range 60 {
+		now = now.Add(time.Minute)
+		if err := r.Ask(large); err != nil {
+			t.Fatalf("minute %d: %v", minute, err)
+		}
+		if err := r.Refuses(small); err != nil {
+			t.Fatalf("minute %d: 20 GiB are refused while another claim asks for 2000: %v", minute, err)
+		}
+		r.Refused(large, now)
+		if err := r.Refuses(small); err != nil {
+			t.Fatalf("minute %d: 20 GiB are refused because 2000 are: %v", minute, err)
+		}
+		if most := r.Most(small.Class, "zone-a"); most != 2000*gib-1 {
+			t.Fatalf("minute %d: the zone has %d GiB at most, want 2000", minute, most>>30)
+		}
+	}
+	if r.Served(small, now); r.Refuses(large) == nil {
+		t.Error("a smaller volume ends the refusal")
+	}
+}
+
+// While 2000 GiB are refused, or asked for, one claim may ask for the 20 GiB that were refused before, not all that want them.
+func TestOneClaimAsksForASmallerSize(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	small, other, large := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib), inZone("zone-a", 2000*gib)
+	other.Claim, large.Claim = "uid-2", "uid-3"
+	r.Refused(small, now)
+	now = now.Add(FirstPause)
+	if err := errors.Join(r.Ask(large), r.Ask(small)); err != nil {
+		t.Fatal(err)
+	}
+	r.Refused(large, now)
+	if r.Ask(other) == nil {
+		t.Error("two claims of the same size call the driver at the same time")
+	}
+	r.Refused(small, now)
+	now = now.Add(2*FirstPause - 1)
+	if r.Ask(other) == nil || r.Ask(large) == nil {
+		t.Error("the refusal is over too early")
+	}
+}
+
 // A claim that its own refusal holds back does not use up the class's one trial.
 func TestARefusedClaimLeavesTheTrialToOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
