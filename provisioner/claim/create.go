@@ -54,10 +54,13 @@ func (t *task) prepare() error {
 	if err := t.checkStock(asked, t.Refusals.Ask(wantOf(asked))); err != nil {
 		return err
 	}
-	if err := t.protect(asked); err != nil {
-		return err
+	if err = t.protect(asked); err == nil {
+		err = t.record(asked, passed)
 	}
-	return t.record(asked, passed)
+	if err != nil {
+		t.Refusals.EndTrial(wantOf(asked))
+	}
+	return err
 }
 
 // checkVolume asks the API server whether the claim is without the PersistentVolume that it has had and that the cache doesn't show: it
@@ -186,6 +189,7 @@ func (t *task) create() error {
 		return nil
 	}
 	asked, secrets, called := t.request, t.secrets, t.Now()
+	defer func() { t.Refusals.EndTrial(wantOf(asked)) }()
 	isFirst := t.isYoung(asked.Claim) && !t.nameMayBeTaken
 	var response *csi.CreateVolumeResponse
 	err := t.unlocked(func(ctx context.Context) (err error) {

@@ -141,6 +141,40 @@ func TestClaimsShareARefusalThatIsNotFinal(t *testing.T) {
 	}
 }
 
+// Claims that can't be had for a reason of their own don't keep others from the driver, however many there are.
+func TestATenantDoesNotUseUpTheTrials(t *testing.T) {
+	b := newBench(t, []answer{soldOut()})
+	_, _, _ = b.provision(t.Context(), claimOf(0, "20Gi"), testClass(nil), "node-1") // sold out for a moment
+	b.driver.SetCreates(refused(codes.OutOfRange))
+	for second := range 60 {
+		b.clock = b.clock.Add(time.Second)
+		greedy := claimOf(1000+second, "20Gi")
+		greedy.Namespace = "greedy"
+		_, _, _ = b.provision(t.Context(), greedy, testClass(nil), "node-1") // each is new
+		before, _ := b.driver.Calls()
+		_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
+		if calls, _ := b.driver.Calls(); calls > before {
+			return
+		}
+		b.drained()
+	}
+	calls, _ := b.driver.Calls()
+	t.Errorf("in a minute the driver was asked %d times for claims of namespace greedy, and never for another one", calls-1)
+}
+
+// An attempt that ends between the question whether the driver may be called and the call leaves the trial to others.
+func TestAClaimThatDoesNotCallLeavesTheTrialToOthers(t *testing.T) {
+	b := newBench(t, []answer{soldOut(), made("d-1", 20*gib, "zone-a")})
+	_, _, _ = b.provision(t.Context(), claimOf(0, "20Gi"), testClass(nil), "node-1")
+	b.clock = b.clock.Add(stock.FirstPause)
+	b.Journal = &fullJournal{}
+	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
+	b.Journal = noJournal{}
+	if _, _, err := b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestARestockedZoneIsUsedAtOnce(t *testing.T) {
 	b := newBench(t, []answer{soldOut(), made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")})
 	class := testClass(nil)

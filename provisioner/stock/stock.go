@@ -61,6 +61,9 @@ func (k key) group() string {
 	return k.class
 }
 
+// isOfClass says whether the refusal is of what every claim of the class asks for.
+func (k key) isOfClass() bool { return k.claim == "" && k.specifics == "" }
+
 type refusal struct {
 	zones    []string // that were requested; nil if only some of their nodes were, or more than the class asks for
 	bytes    int64    // the smallest size that was refused of late; a smaller one may be available
@@ -85,7 +88,7 @@ func New(now func() time.Time) *Refusals {
 }
 
 // OnChange sets what is called for each new refusal of what every claim of a class asks for, with the time until which
-// it holds, and with the zero time once the driver has stock again. It must be called
+// it holds, and with the zero time once it ends earlier. It must be called
 // before the other methods.
 func (r *Refusals) OnChange(f func(class string, until time.Time)) { r.onChange = f }
 
@@ -149,7 +152,7 @@ func (r *Refusals) Zones(class *storagev1.StorageClass) (zones []string) {
 }
 
 // Ask returns a *RefusedBefore while a refusal of an equal or smaller request holds. After
-// that one claim may call the driver, while the others that want as much wait for its answer.
+// that one claim may call the driver, while the others that want as much wait for its answer or for EndTrial.
 func (r *Refusals) Ask(w Want) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,6 +167,24 @@ func (r *Refusals) Ask(w Want) error {
 		}
 	}
 	return nil
+}
+
+// EndTrial says that the claim, which Ask may have let pass alone, calls the driver no more: if it has got an answer about stock, Served or
+// Refused has recorded it. Else the next claim may call at once.
+func (r *Refusals) EndTrial(w Want) {
+	ofClass := false
+	r.mu.Lock()
+	for _, at := range r.keysOf(w) {
+		if last, ok := r.about(at, w); ok && last.asking != "" && last.asking == w.Claim {
+			last.until, last.asking = r.now(), ""
+			r.refusals[at.group()][at] = last
+			ofClass = ofClass || at.isOfClass()
+		}
+	}
+	r.mu.Unlock()
+	if ofClass {
+		r.onChange(w.Class.Name, time.Time{})
+	}
 }
 
 // keysOf returns the keys whose refusals hold for the request: none while the cache is
@@ -262,7 +283,7 @@ func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	switch {
 	case !again || now.Sub(last.until) > forgottenAfter:
 		last = refusal{bytes: w.Bytes, pause: FirstPause}
-		if at.claim == "" && at.specifics == "" {
+		if at.isOfClass() {
 			last.zones = zonesOf(w.Requisite)
 		}
 	case !last.isOver(now) && w.Bytes > last.from: // it says nothing of the smaller size
@@ -294,7 +315,7 @@ func (r *Refusals) Served(w Want, called time.Time) {
 			r.refusals[at.group()][at] = last
 		default:
 			r.forget(at)
-			refused = refused || at.claim == "" && at.specifics == ""
+			refused = refused || at.isOfClass()
 		}
 	}
 	r.mu.Unlock()

@@ -252,6 +252,37 @@ func TestOneClaimAsksForASmallerSize(t *testing.T) {
 	}
 }
 
+// A call that ends without a word about stock leaves the trial to the next claim, once.
+func TestATrialWithoutAnAnswerIsGivenBack(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	first, second, third := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib), inZone("zone-a", 20*gib)
+	second.Claim, third.Claim = "uid-2", "uid-3"
+	r.Refused(first, now)
+	if r.EndTrial(first); r.Ask(second) == nil {
+		t.Error("a claim that was refused ends the refusal")
+	}
+	now = now.Add(FirstPause)
+	if r.Ask(first) != nil || r.Ask(second) == nil {
+		t.Fatal("one claim may call the driver")
+	}
+	changes := 0
+	r.OnChange(func(string, time.Time) { changes++ })
+	if r.EndTrial(second); r.Ask(second) == nil {
+		t.Error("another claim ends the trial")
+	}
+	if r.EndTrial(first); r.Most(first.Class, "zone-a") != math.MaxInt64 || changes != 1 {
+		t.Errorf("the zone has %d bytes at most, and %d changes are told", r.Most(first.Class, "zone-a"), changes)
+	}
+	if r.Ask(second) != nil || r.Ask(third) == nil {
+		t.Error("one claim may call the driver, and then no other")
+	}
+	r.Refused(second, now)
+	if r.EndTrial(second); r.Ask(third) == nil {
+		t.Error("the answer to a trial ends with it")
+	}
+}
+
 // A claim that its own refusal holds back does not use up the class's one trial.
 func TestARefusedClaimLeavesTheTrialToOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
