@@ -52,6 +52,7 @@ The words of a message may change. The kind stands in a detail ` + "`google.rpc.
 | ` + "`topodisk.io/ecs-code` | `code`" + ` | ECS's code |
 | ` + "`topodisk.io/ecs-request-id` | `requestId`" + ` | ECS's request ID |
 | ` + "`topodisk.io/zones` | `zones`" + ` | the zones that had no disk, separated by commas |
+| ` + "`topodisk.io/more-types-from` | `moreTypesFrom`" + ` | of a disk that was out of stock: the size in bytes from which more disk types of the class are possible |
 
 What disk-provisioner refuses before it asks the driver has the kind ` + "`INVALID`, `NO_TOPOLOGY`, `NODE_GONE`, `NODE_UNREADY`,\n" +
 	"`NODE_NOT_ALLOWED`, `NODE_MISLABELLED` or `SNAPSHOT_NOT_READY`" + `.

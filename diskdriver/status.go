@@ -124,7 +124,8 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 	return nil, answer.Err()
 }
 
-// about is what programs may go by in an error: its Kind, what ECS was asked and has answered, and the zones that had no disk.
+// about is what programs may go by in an error: its Kind, what ECS was asked and has answered, the zones that had no disk, and for which
+// sizes that says nothing.
 func about(err error) *errdetails.ErrorInfo {
 	info := errorinfo.Info{Kind: errorinfo.KindOf(disk.KindOf(err).String())}
 	var refused interface{ Code() string }
@@ -135,6 +136,9 @@ func about(err error) *errdetails.ErrorInfo {
 		info.Action, info.RequestID = cmp.Or(info.Action, e.Op), cmp.Or(info.RequestID, e.RequestID)
 		if info.Zones == nil {
 			info.Zones = e.Zones
+		}
+		if info.MoreTypesFrom == 0 && e.MoreFrom > 0 {
+			info.MoreTypesFrom = (e.MoreFrom - 1).Bytes() + 1 // sizes are rounded up to GiB
 		}
 	}
 	return info.Detail()

@@ -143,6 +143,31 @@ func TestOutOfStockCarriesZones(t *testing.T) {
 	})
 }
 
+// A small disk can be of fewer types than a large one: its refusal says from which size it tells nothing, also while it is not final, and when
+// the node takes none of these types.
+func TestOutOfStockCarriesTheSizeFromWhichMoreTypesArePossible(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		first := metadata.NewIncomingContext(t.Context(), metadata.Pairs(creation.FirstCallKey, "true"))
+		s.say("fault error action=CreateDisk status=403 code=OperationDenied.NoStock count=99")
+		for name, test := range map[string]struct {
+			ctx  context.Context
+			size string
+			want int64
+		}{
+			"small":               {first, "5Gi", 19<<30 + 1},
+			"small and not final": {t.Context(), "5Gi", 19<<30 + 1},
+			"large":               {first, "20Gi", 0},
+			"no type of the node": {first, "5Gi takes=cloud_essd", 19<<30 + 1},
+		} {
+			volume := "disk-" + strings.ReplaceAll(name, " ", "-")
+			_, err := invoke(test.ctx, s.driver, "CreateVolume", s.createRequest(volume, strings.Fields("zones=a type=cloud_essd,cloud_auto size="+test.size)))
+			if info, ok := errorinfo.Of(err); info.MoreTypesFrom != test.want || !ok {
+				t.Errorf("%s: %v says %d, want %d", name, err, info.MoreTypesFrom, test.want)
+			}
+		}
+	})
+}
+
 // ECS's words, and what a tenant has asked for, may be long and have control characters.
 func TestALongMessageIsCut(t *testing.T) {
 	_, err := translate(t.Context(), nil, nil, func(context.Context, any) (any, error) {

@@ -75,6 +75,7 @@ type Error struct {
 	Kind      Kind
 	RequestID string   // ECS's request ID, for a support ticket
 	Zones     []string // OutOfStock: the zones that had no disk
+	MoreFrom  GiB      // OutOfStock: the size from which more disk types are possible than were tried; 0: none is
 	Err       error    // the cause, free of secrets
 }
 

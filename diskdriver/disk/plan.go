@@ -47,6 +47,22 @@ func Fits(choices []Choice, want Wanted, spec Spec) ([]Fit, error) {
 	return fits, nil
 }
 
+// MoreFrom returns the smallest size from which more of the choices can serve a request than can serve this one; 0: there is none.
+func MoreFrom(choices []Choice, want Wanted, spec Spec) (from GiB) {
+	want.Most = anySize
+	for _, c := range choices {
+		sizes := c.Sizes()
+		if size, fits := want.within(sizes); fits && c.takes(size, spec) == nil || spec.MultiAttach && !categories[c.Category].MultiAttach {
+			continue
+		}
+		size := c.sufficient(max(sizes.Least, want.Least+1), sizes.Most, spec)
+		if size <= sizes.Most && c.takes(size, spec) == nil && (from == 0 || size < from) {
+			from = size
+		}
+	}
+	return from
+}
+
 // takes says whether a disk of the size can have the performance that the spec
 // asks for.
 func (c Choice) takes(size GiB, spec Spec) error {

@@ -133,6 +133,30 @@ func TestFitsTakesASizeForThePerformance(t *testing.T) {
 	}
 }
 
+func TestMoreTypesArePossibleFromTheSmallestSizeThatOneTakes(t *testing.T) {
+	essd, pl2, auto, plain := Choice{Category: ESSD}, Choice{ESSD, PL2}, Choice{Category: "cloud_auto"}, Choice{Category: "cloud_efficiency"}
+	for name, test := range map[string]struct {
+		choices []Choice
+		want    Wanted
+		spec    Spec
+		from    GiB
+	}{
+		"the next larger type":               {[]Choice{auto, pl2, essd}, Wanted{5, anySize}, Spec{}, 20},
+		"that after it":                      {[]Choice{auto, pl2, essd}, Wanted{20, anySize}, Spec{}, 461},
+		"all fit":                            {[]Choice{auto, pl2, essd}, Wanted{461, anySize}, Spec{}, 0},
+		"the limit of the request says none": {[]Choice{auto, essd}, Wanted{5, 10}, Spec{}, 20},
+		"larger than a type comes":           {[]Choice{plain, essd}, Wanted{40_000, anySize}, Spec{}, 0},
+		"a size for the performance":         {[]Choice{plain, auto}, Wanted{3, anySize}, Spec{Bursting: true}, LeastToBurst},
+		"a type that several nodes can't use": {
+			[]Choice{auto, {Category: "cloud_essd_entry"}, essd}, Wanted{5, anySize}, Spec{MultiAttach: true}, 20,
+		},
+	} {
+		if from := MoreFrom(test.choices, test.want, test.spec); from != test.from {
+			t.Errorf("%s: from %d GiB, want %d", name, from, test.from)
+		}
+	}
+}
+
 func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
 	ssd, auto := Fit{Choice{Category: "cloud_ssd"}, 20}, Fit{Choice{Category: "cloud_auto"}, 20}
 	regional := Fit{Choice{Category: "cloud_regional_disk_auto"}, 20}

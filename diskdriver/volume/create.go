@@ -95,9 +95,14 @@ func (c *creator) place(o *order, requirement *csi.TopologyRequirement) error {
 	if o.candidates, err = c.config.area().candidates(requirement, o.class.Zones); err != nil {
 		return err
 	}
-	o.plan, err = disk.Plan(fits, zoneCandidates(o.candidates))
+	if o.plan, err = disk.Plan(fits, zoneCandidates(o.candidates)); disk.KindOf(err) == disk.OutOfStock {
+		return &disk.Error{Kind: disk.OutOfStock, MoreFrom: o.moreFrom(), Err: err}
+	}
 	return err
 }
+
+// moreFrom returns the size from which more of the class's disk types are possible.
+func (o order) moreFrom() disk.GiB { return disk.MoreFrom(o.class.Choices, o.sized, o.spec) }
 
 // finished returns a disk when ECS has finished making it: until then it may
 // fail, and ECS takes such a disk away. ECS alone says that it is gone, and then
@@ -318,7 +323,7 @@ func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk
 func noneLeft(o order, refusals []error) error {
 	if slices.ContainsFunc(refusals, func(err error) bool { return disk.KindOf(err) == disk.OutOfStock }) {
 		return &disk.Error{
-			Kind: disk.OutOfStock, Zones: o.zones(), Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals)),
+			Kind: disk.OutOfStock, Zones: o.zones(), MoreFrom: o.moreFrom(), Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals)),
 		}
 	}
 	return &disk.Error{Kind: disk.Unfit, Err: fmt.Errorf("no disk type of the class takes %s, in any zone: %w", o.spec.Settings(), joined(refusals))}

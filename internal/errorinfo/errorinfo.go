@@ -3,6 +3,7 @@
 package errorinfo
 
 import (
+	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -25,6 +26,8 @@ type Info struct {
 	Code      string // of ECS, such as OperationDenied.NoStock
 	RequestID string // of ECS, for a support ticket
 	Zones     []string
+
+	MoreTypesFrom int64 // bytes: for a request of this size or more, further disk types are possible; 0: none is
 }
 
 // KindOf returns the Kind that has a name in words, such as "out of stock".
@@ -50,6 +53,16 @@ var fields = []field{
 				i.Zones = strings.Split(v, ",")
 			}
 		},
+	},
+	{
+		"moreTypesFrom", "topodisk.io/more-types-from",
+		func(i Info) string {
+			if i.MoreTypesFrom == 0 {
+				return ""
+			}
+			return strconv.FormatInt(i.MoreTypesFrom, 10)
+		},
+		func(i *Info, v string) { i.MoreTypesFrom, _ = strconv.ParseInt(v, 10, 64) },
 	},
 }
 

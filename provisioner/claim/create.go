@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/internal/unused"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
@@ -232,7 +233,8 @@ func (t *task) afterError(err error, called time.Time) error {
 	noStock := outofstock.Is(err) && meaning != notSent
 	switch {
 	case noStock:
-		t.Refusals.Refused(wantOf(asked), called)
+		info, _ := errorinfo.Of(err)
+		t.Refusals.RefusedBelow(wantOf(asked), info.MoreTypesFrom, called)
 	case meaning == otherNode:
 		t.Refusals.RefusedClaim(wantOf(asked), called)
 	}

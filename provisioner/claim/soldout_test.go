@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -171,6 +172,24 @@ func TestAClaimThatDoesNotCallLeavesTheTrialToOthers(t *testing.T) {
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 	b.Journal = noJournal{}
 	if _, _, err := b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// The driver says from which size more disk types are possible: until then its refusal holds.
+func TestASmallClaimsRefusalIsNotForALargerOne(t *testing.T) {
+	noSmall, err := status.New(codes.ResourceExhausted, "no").WithDetails(errorinfo.Info{Kind: "OUT_OF_STOCK", MoreTypesFrom: 19*gib + 1}.Detail())
+	must(t, err)
+	b := newBench(t, []answer{{Err: noSmall.Err()}, made("d-1", 100*gib, "zone-a")})
+	class := testClass(nil)
+	_, _, _ = b.provision(t.Context(), claimOf(0, "5Gi"), class, "node-1")
+	if _, _, err := b.provision(t.Context(), claimOf(1, "19Gi"), class, "node-1"); err == nil || len(b.driver.Created) != 1 {
+		t.Errorf("%d calls: %v", len(b.driver.Created), err)
+	}
+	if most := b.Refusals.Most(class, "zone-a"); most != math.MaxInt64 {
+		t.Errorf("the scheduler is told that the zone has %d bytes at most", most)
+	}
+	if _, _, err := b.provision(t.Context(), claimOf(2, "100Gi"), class, "node-1"); err != nil {
 		t.Error(err)
 	}
 }

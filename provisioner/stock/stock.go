@@ -2,6 +2,7 @@
 package stock
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -31,6 +32,7 @@ const (
 type Refusals struct {
 	mu       sync.Mutex
 	refusals map[string]map[key]refusal // by key.group
+	belows   []int64                    // of the keys, each once
 	swept    time.Time
 	now      func() time.Time
 	onChange func(class string, until time.Time)
@@ -50,6 +52,7 @@ type Want struct {
 // what else the driver was asked for.
 type key struct {
 	class, topologies, specifics string
+	below                        int64     // a request of this size or more may be served by what a smaller one can't have; 0: none
 	claim                        types.UID // set if the claim itself may be the reason
 }
 
@@ -59,6 +62,14 @@ func (k key) group() string {
 		return ""
 	}
 	return k.class
+}
+
+// largest returns the largest size that the key's refusal may hold for.
+func (k key) largest() int64 {
+	if k.below == 0 {
+		return math.MaxInt64
+	}
+	return k.below - 1
 }
 
 // isOfClass says whether the refusal is of what every claim of the class asks for.
@@ -128,10 +139,19 @@ func zonesOf(terms []*csi.Topology) []string {
 func (r *Refusals) Most(class *storagev1.StorageClass, zone string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	most, now := int64(math.MaxInt64), r.now()
-	for _, last := range r.refusals[classKey(class)] {
+	now := r.now()
+	type sizes struct{ from, to int64 }
+	var refused []sizes
+	for at, last := range r.refusals[classKey(class)] {
 		if !last.isOver(now) && slices.Contains(last.zones, zone) {
-			most = min(most, last.from-1)
+			refused = append(refused, sizes{last.from, at.largest()})
+		}
+	}
+	slices.SortFunc(refused, func(a, b sizes) int { return cmp.Compare(b.to, a.to) })
+	most := int64(math.MaxInt64)
+	for _, s := range refused {
+		if s.from <= most && most <= s.to {
+			most = s.from - 1
 		}
 	}
 	return most
@@ -187,13 +207,19 @@ func (r *Refusals) EndTrial(w Want) {
 	}
 }
 
-// keysOf returns the keys whose refusals hold for the request: none while the cache is
+// keysOf returns the keys whose refusals may hold for the request: none while the cache is
 // empty. r.mu is held.
-func (r *Refusals) keysOf(w Want) []key {
+func (r *Refusals) keysOf(w Want) (keys []key) {
 	if len(r.refusals) == 0 {
 		return nil
 	}
-	return []key{keyOf(w), claimKeyOf(w)}
+	at := keyOf(w)
+	for _, at.below = range r.belows {
+		if w.Bytes <= at.largest() {
+			keys = append(keys, at)
+		}
+	}
+	return append(keys, claimKeyOf(w))
 }
 
 // about returns the key's refusal if the request is as large as what was refused. r.mu is held.
@@ -263,8 +289,16 @@ func (r *RefusedBefore) Error() string {
 
 // Refused records that the driver, called at the given time, was out of stock. Answers to
 // concurrent calls count as one.
-func (r *Refusals) Refused(w Want, asked time.Time) {
-	if until := r.keep(keyOf(w), w, asked); w.Specifics == "" {
+func (r *Refusals) Refused(w Want, asked time.Time) { r.RefusedBelow(w, 0, asked) }
+
+// RefusedBelow records what Refused does, but for requests of a size or more that may be served by what a smaller one can't have; 0: there is no
+// such size.
+func (r *Refusals) RefusedBelow(w Want, size int64, asked time.Time) {
+	at := keyOf(w)
+	if size > w.Bytes {
+		at.below = size
+	}
+	if until := r.keep(at, w, asked); w.Specifics == "" {
 		r.onChange(w.Class.Name, until)
 	}
 }
@@ -297,6 +331,9 @@ func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 		r.refusals[at.group()] = map[key]refusal{}
 	}
 	r.refusals[at.group()][at] = last
+	if !slices.Contains(r.belows, at.below) {
+		r.belows = append(r.belows, at.below)
+	}
 	return last.until
 }
 
@@ -329,11 +366,14 @@ func (r *Refusals) sweep(now time.Time) {
 	if now.Sub(r.swept) < forgottenAfter {
 		return
 	}
-	r.swept = now
+	r.swept, r.belows = now, nil
 	for _, group := range r.refusals {
 		for at, last := range group {
-			if now.Sub(last.until) > forgottenAfter {
+			switch {
+			case now.Sub(last.until) > forgottenAfter:
 				r.forget(at)
+			case !slices.Contains(r.belows, at.below):
+				r.belows = append(r.belows, at.below)
 			}
 		}
 	}

@@ -283,6 +283,40 @@ func TestATrialWithoutAnAnswerIsGivenBack(t *testing.T) {
 	}
 }
 
+// A small disk can be of fewer types than a large one: its refusal is for the sizes of these types alone, and so is the zone's capacity.
+func TestARefusalHoldsBelowTheSizeOfFurtherTypes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	small, middle, large := inZone("zone-a", 5*gib), inZone("zone-a", 15*gib), inZone("zone-a", 100*gib)
+	middle.Claim, large.Claim = "uid-2", "uid-3"
+	most := func(when string, want int64) {
+		t.Helper()
+		if got := r.Most(small.Class, "zone-a"); got != want {
+			t.Errorf("%s the zone has %d bytes at most, want %d", when, got, want)
+		}
+	}
+	r.RefusedBelow(small, 20*gib, now)
+	if r.Refuses(small) == nil || r.Refuses(middle) == nil || r.Ask(large) != nil {
+		t.Error("a refusal of 5 GiB is to hold for less than 20 GiB alone")
+	}
+	most("while 5 to 20 GiB are refused", math.MaxInt64)
+	r.Refused(large, now)
+	if r.Refuses(large) == nil || r.Refuses(inZone("zone-a", 50*gib)) != nil {
+		t.Error("a refusal of 100 GiB is to hold for as much or more")
+	}
+	most("while 5 to 20 GiB and 100 are refused", 100*gib-1)
+	r.Refused(inZone("zone-a", 20*gib), now)
+	most("while all from 5 GiB is refused", 5*gib-1)
+	if r.Served(large, now); r.Refuses(small) == nil || r.Refuses(large) != nil {
+		t.Error("the types of a large disk have stock again, which says nothing of a small one")
+	}
+	most("once 100 GiB are served", math.MaxInt64)
+	now = now.Add(2 * forgottenAfter)
+	if r.RefusedClaim(large, now); len(r.belows) != 1 {
+		t.Errorf("the sizes %v are kept for ever", r.belows)
+	}
+}
+
 // A claim that its own refusal holds back does not use up the class's one trial.
 func TestARefusedClaimLeavesTheTrialToOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
