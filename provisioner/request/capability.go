@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
@@ -51,8 +52,24 @@ func isBlock(claim *v1.PersistentVolumeClaim) bool {
 }
 
 // capacityRange returns the claim's request and limit in bytes.
-func capacityRange(claim *v1.PersistentVolumeClaim) *csi.CapacityRange {
-	request := claim.Spec.Resources.Requests[v1.ResourceStorage]
-	limit := claim.Spec.Resources.Limits[v1.ResourceStorage]
-	return &csi.CapacityRange{RequiredBytes: request.Value(), LimitBytes: limit.Value()}
+func capacityRange(claim *v1.PersistentVolumeClaim) (*csi.CapacityRange, error) {
+	required, err := storageOf(claim.Spec.Resources.Requests, "requests")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := storageOf(claim.Spec.Resources.Limits, "limits")
+	if err != nil {
+		return nil, err
+	}
+	return &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}, nil
+}
+
+// storageOf returns the size that a field of claim.spec.resources has, 0 for none. One that bytes in 64 bits can't count would be another one
+// for the driver.
+func storageOf(resources v1.ResourceList, field string) (int64, error) {
+	size := resources[v1.ResourceStorage]
+	if size.Sign() < 0 || size.CmpInt64(math.MaxInt64) > 0 {
+		return 0, fmt.Errorf("claim.spec.resources.%s.storage is %s; allowed are 0 to %d bytes", field, size.String(), int64(math.MaxInt64))
+	}
+	return size.Value(), nil
 }

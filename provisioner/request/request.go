@@ -68,6 +68,10 @@ func NewPlan(options Options, claim *v1.PersistentVolumeClaim, class *storagev1.
 	if err != nil {
 		return nil, err
 	}
+	size, err := capacityRange(claim)
+	if err != nil {
+		return nil, err
+	}
 	secrets, err := resolveSecrets(class.Parameters, name, claim)
 	if err == nil {
 		err = CheckSecrets(class)
@@ -79,7 +83,7 @@ func NewPlan(options Options, claim *v1.PersistentVolumeClaim, class *storagev1.
 	return &Plan{options: options, strict: settings.StrictTopology, request: &Request{
 		Claim: claim, Class: class, Node: node, Secrets: secrets, FSType: settings.FSType,
 		Create: &csi.CreateVolumeRequest{
-			Name: name, CapacityRange: capacityRange(claim), VolumeCapabilities: capabilities, Parameters: settings.Parameters,
+			Name: name, CapacityRange: size, VolumeCapabilities: capabilities, Parameters: settings.Parameters,
 		},
 	}}, nil
 }

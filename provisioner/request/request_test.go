@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -131,6 +132,42 @@ func TestNewPlanErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A size that bytes in 64 bits can't count would be a small or negative one for the driver.
+func TestASizeIsNotCut(t *testing.T) {
+	for size, allowed := range map[string]bool{
+		"1m": true, "20Gi": true, "9223372036854775807": true, "9223372036854775808": false, "8Ei": true, "9E": true, "10E": false, "1e30": false,
+		"-1": false,
+	} {
+		for field, set := range map[string]func(*v1.VolumeResourceRequirements, v1.ResourceList){
+			"requests": func(r *v1.VolumeResourceRequirements, l v1.ResourceList) { r.Requests = l },
+			"limits":   func(r *v1.VolumeResourceRequirements, l v1.ResourceList) { r.Requests, r.Limits = nil, l },
+		} {
+			quantity, err := resource.ParseQuantity(size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
+				set(&c.Spec.Resources, v1.ResourceList{v1.ResourceStorage: quantity})
+			})
+			plan, err := NewPlan(testOptions(), claim, provisionertest.Class(nil), "")
+			switch {
+			case !allowed:
+				want := fmt.Sprintf("claim.spec.resources.%s.storage is %s; allowed are 0 to 9223372036854775807 bytes", field, quantity.String())
+				if fmt.Sprint(err) != want {
+					t.Errorf("%s %s: got %v, want %s", field, size, err, want)
+				}
+			case err != nil:
+				t.Errorf("%s %s: %v", field, size, err)
+			default:
+				asked := plan.Request(Inputs{}).Create.CapacityRange
+				if got := max(asked.RequiredBytes, asked.LimitBytes); quantity.CmpInt64(got) > 0 {
+					t.Errorf("%s %s: the driver is asked for %d bytes", field, size, got)
+				}
+			}
+		}
 	}
 }
 
