@@ -149,7 +149,7 @@ func (m *model) read(w *world, words []string, busy map[string]bool) *call {
 		c.method, c.req = "ListVolumes", &csi.ListVolumesRequest{}
 		c.ended = func(w *world, answer any, err error) error {
 			if err != nil || w.stale {
-				if open(err) {
+				if open(err) || w.shownNothing(err) {
 					return nil
 				}
 				return err
