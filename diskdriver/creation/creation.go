@@ -217,6 +217,12 @@ func (r *Record) Guess() bool {
 // deleted: the token is used up. That there was no other is for reads to prove.
 func (r *Record) Gone() { r.advance() }
 
+// Removed reports that the disk of the token was deleted, to be made elsewhere; reads may show it for a while.
+func (r *Record) Removed(id disk.ID) {
+	r.advance()
+	r.deleted = id
+}
+
 // Returned reports the ID that a call has answered with.
 func (r *Record) Returned(id string) { r.made, r.guessed = id, false }
 

@@ -38,6 +38,6 @@ func (c *creator) removeMisplaced(ctx context.Context, o order, d disk.Disk) err
 		}
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
-	c.creations.Update(o.spec.Name, time.Now(), (*creation.Record).Gone)
+	c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Removed(d.ID) })
 	return nil
 }
