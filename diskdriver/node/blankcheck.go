@@ -42,6 +42,7 @@ type blankCheck struct {
 	device   device
 	attached string // when the disk was attached: what was read before says nothing of it
 	stop     context.CancelFunc
+	stopped  bool         // stop was called
 	done     atomic.Int64 // bytes that are known to be zero
 	ended    chan struct{}
 	err      error // once it has ended; nil if all is zero
@@ -56,8 +57,11 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 			"disks of at most %d GiB are read to their end to make sure (--blank-check-limit), and this one has %d GiB; "+
 			"if it was never used, make a file system on it by hand, or make a new volume; %s", b.Limit/disk.BytesPerGiB, d.size/disk.BytesPerGiB, untouched)
 	}
-	check := b.begin(u, d)
-	err := poll(ctx, longestCheck, func() (bool, error) {
+	check, err := b.begin(ctx, u, d)
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, longestCheck, func() (bool, error) {
 		select {
 		case <-check.ended:
 			return true, check.err
@@ -66,21 +70,29 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 		}
 	})
 	if disk.KindOf(err) != disk.Pending && ctx.Err() == nil {
-		b.forget(u.serial)
+		b.drop(u.serial, check)
 	}
 	return err
 }
 
-// begin begins to read a disk, or returns the check that has begun in the same attachment of it.
-func (b *blankChecks) begin(u volumeUse, d device) *blankCheck {
+// begin begins to read a disk, or returns the check that has begun in the same attachment of it. Another one ends first.
+func (b *blankChecks) begin(ctx context.Context, u volumeUse, d device) (*blankCheck, error) {
+	for {
+		if check, fits := b.current(u, d); fits {
+			return check, nil
+		}
+		if err := b.forget(ctx, u.volume, u.serial); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// current returns the check of a disk, which it begins if there is none, and says whether it goes on and is one of this attachment.
+func (b *blankChecks) current(u volumeUse, d device) (check *blankCheck, fits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	check := b.running[u.serial]
-	if check != nil && check.device == d && check.attached == u.attached {
-		return check
-	}
-	if check != nil {
-		check.stop()
+	if check = b.running[u.serial]; check != nil {
+		return check, check.device == d && check.attached == u.attached && !check.stopped
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	check = &blankCheck{device: d, attached: u.attached, stop: stop, ended: make(chan struct{})}
@@ -90,19 +102,51 @@ func (b *blankChecks) begin(u volumeUse, d device) *blankCheck {
 		defer close(check.ended)
 		check.err = check.run(ctx, rate)
 	}()
+	return check, true
+}
+
+// forget ends the check of a disk, if there is one, and waits until the device is let go. A check that doesn't end is remembered, for the
+// device is held for as long.
+func (b *blankChecks) forget(ctx context.Context, volume disk.ID, serial string) error {
+	check := b.halt(serial)
+	if check == nil {
+		return nil
+	}
+	err := poll(ctx, findTimeout, func() (bool, error) {
+		select {
+		case <-check.ended:
+			return true, nil
+		default:
+			return false, volumeErrorf(volume, disk.InUse, "%s is being read, to see whether it is blank, and doesn't answer, so it is in use until it does; "+
+				"see the kernel's log (dmesg) and the disk's events in ECS", check.device.path)
+		}
+	})
+	if err == nil {
+		b.drop(serial, check)
+	}
+	return err
+}
+
+// halt tells the check of a disk to end, and returns it; nil if there is none.
+func (b *blankChecks) halt(serial string) *blankCheck {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	check := b.running[serial]
+	if check != nil {
+		check.stop()
+		check.stopped = true
+	}
 	return check
 }
 
-// forget ends the check of a disk, if there is one, and waits until the device is let go.
-func (b *blankChecks) forget(serial string) {
+// drop forgets a check that has ended.
+func (b *blankChecks) drop(serial string, check *blankCheck) {
 	b.mu.Lock()
-	check := b.running[serial]
-	delete(b.running, serial)
-	b.mu.Unlock()
-	if check != nil {
-		check.stop()
-		<-check.ended
+	defer b.mu.Unlock()
+	if b.running[serial] == check {
+		delete(b.running, serial)
 	}
+	check.stop()
 }
 
 // run reads the device past the page cache, at a rate in bytes a second.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -128,6 +129,47 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	if n := waiting.Load(); n != 1 {
 		t.Errorf("%d threads wait for the file system, want 1", n)
 	}
+}
+
+// A disk that hangs while it is read, to see whether it is blank, holds up no call beyond its deadline, and is in use until it answers.
+func TestACallEndsThoughTheDiskHangsThatIsRead(t *testing.T) {
+	r := newRig(t)
+	m := r.attachBody("s1", 1)
+	v := r.volume(m, usedBefore)
+	end := m.body.hangs(reads, elsewhere, elsewhere+piece)
+	check := r.checkIsRunning(v)
+	r.ok(eventually(20*time.Second, m.body.isHanging))
+	block := v
+	asBlock(&block)
+	blank := func(ctx context.Context, attached string) error { // which a stage asks for once it has read a little
+		return r.server.blanks.isBlank(ctx, volumeUse{volume: "d-s1", serial: "s1", attached: attached}, check.device)
+	}
+	for _, call := range []func(ctx context.Context) error{
+		func(ctx context.Context) error { return blank(ctx, "2026-11-24T18:00:00Z") },
+		func(ctx context.Context) error { return blank(ctx, check.attached) }, // whose end was asked for
+		func(ctx context.Context) error {
+			_, err := r.server.NodeUnstageVolume(ctx, v.unstageRequest())
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := r.server.NodeStageVolume(ctx, block.stageRequest())
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), margin+500*time.Millisecond)
+		r.refused(call(ctx), disk.InUse, "is being read, to see whether it is blank, and doesn't answer")
+		if ctx.Err() != nil {
+			t.Error("a call goes on beyond its deadline")
+		}
+		cancel()
+	}
+	end()
+	<-check.ended
+	r.ok(r.unstage(v))
+	if n := len(r.server.blanks.running); n > 0 {
+		t.Errorf("%d disks are read", n)
+	}
+	r.ok(r.stage(v))
 }
 
 // The kubelet's directory has volumes of other drivers, too, whose servers may hang.

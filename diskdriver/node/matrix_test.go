@@ -336,7 +336,7 @@ func (m *testDisk) is(v testVolume, want string) {
 			r.t.Error("the bytes of the disk changed")
 		}
 		server.blanks.Rate = 8 << 30
-		server.blanks.forget(v.publish[disk.SerialKey])
+		r.ok(server.blanks.forget(context.Background(), disk.ID(v.volume), v.publish[disk.SerialKey]))
 		r.ok(r.stage(v))
 	default:
 		r.t.Fatalf("%q is no outcome", want)

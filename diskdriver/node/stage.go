@@ -78,7 +78,7 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, 
 	case err != nil:
 		return device{}, err
 	case u.block:
-		return whole, s.stageBlock(u, whole)
+		return whole, s.stageBlock(ctx, u, whole)
 	}
 	d, staged, err := s.staged(ctx, u, append(parts, whole))
 	if err == nil && !staged {
@@ -92,8 +92,10 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, 
 
 // stageBlock makes sure that nobody else has the device, and takes the mark of a format off it that was cut short: whoever has the device
 // may write to all of it, and what is a license now would be none then.
-func (s *Server) stageBlock(u volumeUse, d device) error {
-	s.blanks.forget(u.serial) // a Pod may write from now on to what was read
+func (s *Server) stageBlock(ctx context.Context, u volumeUse, d device) error {
+	if err := s.blanks.forget(ctx, u.volume, u.serial); err != nil { // a Pod may write from now on to what was read
+		return err
+	}
 	uses, err := s.mounts.uses(d.number, u.staging)
 	if err != nil {
 		return err

@@ -21,7 +21,9 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		return nil, err
 	}
 	volume := disk.ID(req.GetVolumeId())
-	s.blanks.forget(serialOf(volume))
+	if err := s.blanks.forget(ctx, volume, serialOf(volume)); err != nil {
+		return nil, err
+	}
 	staging, err := s.kubelet.resolveIfPresent("staging_target_path", req.GetStagingTargetPath())
 	if err == nil && staging != "" {
 		err = s.unstage(volume, staging)
