@@ -112,7 +112,14 @@ func (s *Server) rehearse(u volumeUse, d device, m formatMark) (*os.File, error)
 		return nil, hostError("make a file to see what a format writes", err)
 	}
 	call, err := s.mkfs(u, m, f.Name())
-	if err = errors.Join(err, f.Truncate(d.size)); err == nil {
+	if err == nil {
+		err = f.Truncate(d.size)
+	}
+	if errors.Is(err, unix.EFBIG) { // ext4 has no file of 16 TiB
+		err = u.blockedError("a format of the disk was cut short, and to see what it has left takes a file of %s, as large as the disk, "+
+			"which the file system of %s can't have; let the volume be used on a node that has xfs there, or make a new volume; %s", inGiB(d.size), s.plugin, untouched)
+	}
+	if err == nil {
 		_, err = run("", call[0], call[1:]...)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil { // it lasts until it is closed

@@ -273,6 +273,22 @@ func TestAFormatThatIsCutShortTwiceIsDoneAgain(t *testing.T) {
 	}
 }
 
+// A node whose own file system has no file as large as the disk can't see what a format has left, and says what to do.
+func TestAFormatOfADiskLargerThanAnyFileOfTheNodeIsRefused(t *testing.T) {
+	r := newRig(t)
+	m := r.attachIn(backing(t), "s1", 17<<10)
+	m.mark("s1", "xfs")
+	host := filepath.Join(t.TempDir(), "host")
+	r.sh("truncate", "--size=8G", host)
+	r.sh("mkfs.ext4", "-q", host)
+	r.sh("mount", "-o", "loop", host, r.server.plugin)
+	r.restart()
+	m.refusesStage(r.volume(m, usedBefore, asFileSystem("xfs")), disk.Blocked, "takes a file of 17408 GiB, as large as the disk")
+	if left, _ := filepath.Glob(filepath.Join(r.server.plugin, "format-*")); len(left) > 0 {
+		t.Errorf("left is %v", left)
+	}
+}
+
 // A context that names another volume, or has the serial number of another disk, is of a VolumeAttachment that outlived its volume.
 func TestAContextOfAnotherVolumeIsRefused(t *testing.T) {
 	r, m := newRigWithDisk(t)
