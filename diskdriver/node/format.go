@@ -107,7 +107,7 @@ func (s *Server) rehearse(u volumeUse, d device, m formatMark) (*os.File, error)
 	if err := checkRoom(u, s.plugin, need, "a format of the disk was cut short"); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(s.plugin, "format-")
+	f, err := os.CreateTemp(s.plugin, rehearsals)
 	if err != nil {
 		return nil, hostError("make a file to see what a format writes", err)
 	}
@@ -126,6 +126,20 @@ func (s *Server) rehearse(u volumeUse, d device, m formatMark) (*os.File, error)
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// rehearsals is how the names of the files begin that rehearse makes.
+const rehearsals = "format-"
+
+// removeRehearsals removes the files that a process which was killed has left in a plugin's directory: each may take 2 GiB.
+func removeRehearsals(plugin string) {
+	left, err := filepath.Glob(filepath.Join(plugin, rehearsals+"*"))
+	for _, file := range left {
+		err = errors.Join(err, remove(file))
+	}
+	if err != nil {
+		klog.ErrorS(err, "A file that an earlier process made to see what a format writes is left", "directory", plugin)
+	}
 }
 
 // formatMark is what a format writes on its disk before it begins. It stays until the file system was mounted, so that a format that

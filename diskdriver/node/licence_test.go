@@ -273,6 +273,42 @@ func TestAFormatThatIsCutShortTwiceIsDoneAgain(t *testing.T) {
 	}
 }
 
+// What a process that was killed has left of a file system that it made to compare with the disk is gone after a start, and no more.
+func TestAStartRemovesWhatAKilledProcessMadeToCompare(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	fillings["interrupted mkfs.ext4"].fill(r, m)
+	m.mark("s1", "ext4")
+	v := r.volume(m, usedBefore)
+	path, begun := os.Getenv("PATH"), filepath.Join(r.dev, "begun")
+	r.instead("mkfs.ext4", "for path; do :; done; $REAL \"$@\"; if [ -f $path ]; then touch "+begun+"; exec sleep 60; fi")
+	k := r.newKiller("ext4", 0, nil)
+	plugin, ended := csi.NewNodeClient(k.plugin.connection), make(chan error, 1)
+	go func() {
+		_, err := plugin.NodeStageVolume(t.Context(), v.stageRequest())
+		ended <- err
+	}()
+	r.ok(eventually(20*time.Second, func() error {
+		_, err := os.Lstat(begun)
+		return err
+	}))
+	k.kill(false)
+	<-ended
+	pattern := filepath.Join(r.server.plugin, "format-*")
+	if left, _ := filepath.Glob(pattern); len(left) != 1 {
+		t.Fatalf("left is %v, want one file", left)
+	}
+	other := filepath.Join(r.server.plugin, "formatting", "s2") // of the version before
+	r.ok(os.MkdirAll(filepath.Dir(other), 0o700))
+	r.put(other, "")
+	t.Setenv("PATH", path)
+	r.restart()
+	if left, _ := filepath.Glob(pattern); len(left) > 0 {
+		t.Errorf("left is %v", left)
+	}
+	r.holds(other, "")
+	r.ok(r.stage(v))
+}
+
 // A node whose own file system has no file as large as the disk can't see what a format has left, and says what to do.
 func TestAFormatOfADiskLargerThanAnyFileOfTheNodeIsRefused(t *testing.T) {
 	r := newRig(t)

@@ -81,6 +81,7 @@ func New(config Config) (*Server, error) {
 	if err := records.begin(); err != nil {
 		klog.ErrorS(err, "The node keeps no records, so no disk counts as new", "directory", records.dir)
 	}
+	removeRehearsals(plugin)
 	root, err := filepath.EvalSymlinks(config.KubeletDir)
 	if err != nil {
 		return nil, fmt.Errorf("the kubelet's root directory: %w", err)
