@@ -25,7 +25,7 @@ const (
 	podsRetry = time.Minute
 )
 
-// Pod is a Pod without a node: the names of its claims, each once and none if it has ended, and which nodes it may have.
+// Pod is a Pod without a node: the names of its claims, each once and none if it has ended or has more than mostClaims, and which nodes it may have.
 type Pod struct {
 	metav1.ObjectMeta
 	Claims       []string
@@ -35,6 +35,10 @@ type Pod struct {
 
 // longestAffinity is how many bytes a required node affinity has at most that is kept: a tenant writes it, in each of many Pods.
 const longestAffinity = 4096
+
+// mostClaims is how many claims a Pod has at most whose claims are provisioned together. Each of them looks at all others, and no instance type
+// takes as many disks, so that a Pod with more never runs.
+const mostClaims = 128
 
 // Pods is a cache of the Pods without a node, which are few. Without the permission to list and watch Pods it is
 // empty. A nil *Pods is empty, too.
@@ -82,15 +86,24 @@ func trimPod(object any) (any, error) {
 	trimmed := &Pod{ObjectMeta: pod.ObjectMeta}
 	trimMeta(&trimmed.ObjectMeta)
 	trimmed.Finalizers = nil
-	for _, name := range podclaims.InUse(pod) {
-		if !slices.Contains(trimmed.Claims, name) {
-			trimmed.Claims = append(trimmed.Claims, name)
-		}
-	}
+	trimmed.Claims = claimsOf(pod)
 	if len(trimmed.Claims) > 0 {
 		trimmed.keepPlace(&pod.Spec)
 	}
 	return trimmed, nil
+}
+
+// claimsOf returns the names of the claims that a Pod uses, each once; none if there are more than mostClaims.
+func claimsOf(pod *v1.Pod) (names []string) {
+	for _, name := range podclaims.InUse(pod) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if len(names) > mostClaims {
+			return nil
+		}
+	}
+	return names
 }
 
 // keepPlace keeps which nodes a Pod may have, unless that is too long: then it counts as if it may have any.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -79,6 +80,21 @@ func TestAPodThatHasEndedHasNoClaims(t *testing.T) {
 	must(t, err)
 	if name := <-gone; name != "web-0" || len(pods.OfClaim("shop", "data")) > 0 {
 		t.Errorf("%s is gone, of the claim are %v", name, pods.OfClaim("shop", "data"))
+	}
+}
+
+// What a Pod costs others grows with the square of its claims, and a tenant chooses how many it has.
+func TestTheClaimsOfAPodThatNoNodeTakesAreNotKept(t *testing.T) {
+	var names []string
+	for i := range mostClaims + 1 {
+		names = append(names, fmt.Sprint("data-", i))
+	}
+	for want, claims := range map[int][]string{mostClaims: append(names[:mostClaims:mostClaims], names[0]), 0: names} {
+		trimmed, err := trimPod(podWith("web-0", claims...))
+		must(t, err)
+		if got := len(trimmed.(*Pod).Claims); got != want {
+			t.Errorf("of %d claims %d are kept, want %d", len(claims), got, want)
+		}
 	}
 }
 
