@@ -133,7 +133,7 @@ func (t *task) retry(f *failure) time.Duration {
 	t.siblings.wake(t.claim)
 	t.failures++
 	t.notBefore = t.Now().Add(t.pause(f))
-	t.Objects.SubscribeError(string(t.uid), f.err, func() { go t.Wake(t.uid) }) // it may be called at once, and the lock is held
+	t.Objects.SubscribeError(string(t.uid), t.namespace, f.err, func() { go t.Wake(t.uid) }) // it may be called at once, and the lock is held
 	switch {
 	case t.request == nil && !t.isWanted():
 		return t.forget()

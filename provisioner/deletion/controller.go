@@ -187,6 +187,15 @@ func (c *Controller) Run(ctx context.Context) {
 	group.Wait()
 }
 
+// namespaceOf returns the namespace of a PersistentVolume's claim, nothing for none that the cache shows.
+func (c *Controller) namespaceOf(name string) string {
+	object, exists, err := c.Volumes.GetByKey(name)
+	if err != nil || !exists || object.(*v1.PersistentVolume).Spec.ClaimRef == nil {
+		return ""
+	}
+	return object.(*v1.PersistentVolume).Spec.ClaimRef.Namespace
+}
+
 func (c *Controller) next(ctx context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
@@ -199,7 +208,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	c.liveness.Worked(name)
 	defer c.liveness.Worked(name)
 	err := c.sync(ctx, name)
-	c.Objects.SubscribeError("persistentvolume "+name, err, func() { c.enqueue(name) })
+	c.Objects.SubscribeError("persistentvolume "+name, c.namespaceOf(name), err, func() { c.enqueue(name) })
 	var shared *sharedError
 	switch {
 	case errors.As(err, &shared): // the other's deletion, or its release, queues it again

@@ -17,8 +17,9 @@ import (
 	"github.com/topodisk/topodisk/internal/sleep"
 )
 
-// maxWatches bounds the objects that are watched at the same time. A subscription to
-// one more is dropped: its subscriber relies on its own retries.
+// maxWatches bounds the objects that are watched at the same time, of which a namespace
+// has no more than it leaves free once half of them are. A subscription to one more is
+// dropped: its subscriber relies on its own retries.
 const maxWatches = 256
 
 // Objects notifies subscribers when single objects change. It watches each object
@@ -36,6 +37,7 @@ type Objects struct {
 
 // objectWatch is the watch of one object.
 type objectWatch struct {
+	namespace   string // of the subscriber for whom it was begun
 	subscribers map[string]subscription
 	cancel      context.CancelFunc
 
@@ -71,26 +73,27 @@ func NewObjects(client metadata.Interface) *Objects {
 
 // SubscribeError subscribes to the object of a NotReadyError in err's chain; with
 // another error, or none, it ends the subscriber's subscription.
-func (o *Objects) SubscribeError(subscriber string, err error, notify func()) {
+func (o *Objects) SubscribeError(subscriber, namespace string, err error, notify func()) {
 	var notReady *NotReadyError
 	if !errors.As(err, &notReady) {
 		o.Unsubscribe(subscriber)
 		return
 	}
-	o.Subscribe(subscriber, notReady.Object, notReady.ResourceVersion, notify)
+	o.Subscribe(subscriber, namespace, notReady.Object, notReady.ResourceVersion, notify)
 }
 
 // Subscribe calls notify once, when the object has changed since the resourceVersion;
 // at once if that is known already. An empty version says that the object was absent.
-// A subscriber has one subscription at most: a new one replaces the last.
-func (o *Objects) Subscribe(subscriber string, object Object, resourceVersion string, notify func()) {
-	if !o.add(subscriber, object, subscription{version: resourceVersion, notify: notify}) {
+// A subscriber has one subscription at most: a new one replaces the last. The namespace
+// is that of the claim for which it waits.
+func (o *Objects) Subscribe(subscriber, namespace string, object Object, resourceVersion string, notify func()) {
+	if !o.add(subscriber, namespace, object, subscription{version: resourceVersion, notify: notify}) {
 		notify()
 	}
 }
 
 // add files a subscription, unless the change has happened already.
-func (o *Objects) add(subscriber string, object Object, s subscription) (pending bool) {
+func (o *Objects) add(subscriber, namespace string, object Object, s subscription) (pending bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.subscriptions[subscriber] != object {
@@ -98,11 +101,11 @@ func (o *Objects) add(subscriber string, object Object, s subscription) (pending
 	}
 	w := o.watches[object]
 	if w == nil {
-		if o.client == nil || o.stopped || len(o.watches) >= maxWatches {
+		if o.client == nil || o.stopped || !o.hasRoom(namespace) {
 			return true
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		w = &objectWatch{subscribers: map[string]subscription{}, cancel: cancel}
+		w = &objectWatch{namespace: namespace, subscribers: map[string]subscription{}, cancel: cancel}
 		o.watches[object] = w
 		go o.run(ctx, object)
 	}
@@ -113,6 +116,20 @@ func (o *Objects) add(subscriber string, object Object, s subscription) (pending
 	o.subscriptions[subscriber] = object
 	w.subscribers[subscriber] = s
 	return true
+}
+
+// hasRoom says whether one more object may be watched for a claim of the namespace. o.mu is held.
+func (o *Objects) hasRoom(namespace string) bool {
+	left, own := maxWatches-len(o.watches), 0
+	if left > maxWatches/2 {
+		return true
+	}
+	for _, w := range o.watches {
+		if w.namespace == namespace {
+			own++
+		}
+	}
+	return own < left
 }
 
 // Unsubscribe ends a subscriber's subscription. Having none isn't an error.

@@ -49,7 +49,7 @@ func TestSubscribersAreNotified(t *testing.T) {
 		defer o.Stop()
 		notified := make(chan string, 10)
 		subscribe := func(subscriber string, err error) {
-			o.SubscribeError(subscriber, err, func() { notified <- subscriber })
+			o.SubscribeError(subscriber, "shop", err, func() { notified <- subscriber })
 		}
 		subscribe("one", notReady("keys", ""))
 		subscribe("two", notReady("keys", ""))
@@ -82,10 +82,36 @@ func TestWatchesAreBounded(t *testing.T) {
 	o := NewObjects(provisionertest.MetadataClient())
 	defer o.Stop()
 	for i := range maxWatches + 10 {
-		o.SubscribeError(fmt.Sprint(i), notReady(fmt.Sprint(i), ""), func() {})
+		o.SubscribeError(fmt.Sprint(i), fmt.Sprint("namespace-", i), notReady(fmt.Sprint(i), ""), func() {})
 	}
 	if len(o.watches) != maxWatches || len(o.subscriptions) != maxWatches {
 		t.Errorf("%d watches, %d subscriptions", len(o.watches), len(o.subscriptions))
+	}
+}
+
+// However many objects the claims of a few namespaces wait for, that of another one is watched.
+func TestEachNamespaceGetsWatches(t *testing.T) {
+	o := NewObjects(provisionertest.MetadataClient())
+	defer o.Stop()
+	subscribe := func(namespace string, n int) bool {
+		name := fmt.Sprint(namespace, "-", n)
+		o.SubscribeError(name, namespace, notReady(name, ""), func() {})
+		_, is := o.subscriptions[name]
+		return is
+	}
+	for n := range maxWatches {
+		for _, greedy := range []string{"one", "two", "three"} {
+			subscribe(greedy, n)
+		}
+	}
+	if !subscribe("shop", 0) {
+		t.Errorf("of %d watches none is left for a fourth namespace", len(o.watches))
+	}
+	for n := range maxWatches {
+		o.Unsubscribe(fmt.Sprint("one-", n))
+	}
+	if !subscribe("two", maxWatches) {
+		t.Error("what is free again is not used")
 	}
 }
 
@@ -97,7 +123,7 @@ func TestALateSubscriberIsNotifiedAtOnce(t *testing.T) {
 		defer o.Stop()
 		notified := make(chan string, 10)
 		subscribe := func(subscriber, version string) {
-			o.Subscribe(subscriber, secretIn("keys"), version, func() { notified <- subscriber })
+			o.Subscribe(subscriber, "shop", secretIn("keys"), version, func() { notified <- subscriber })
 		}
 		subscribe("has seen it", "8") // keeps the watch
 		subscribe("first", "7")
@@ -143,8 +169,8 @@ func TestListedObjectsNotifyNobody(t *testing.T) {
 	defer o.Stop()
 	notified := make(chan string, 10)
 	all := Object{Resource: ReferenceGrants, Namespace: "vault"}
-	o.Subscribe("claim", all, "100", func() { notified <- "claim" })
-	o.Subscribe("another", all, "1000", func() {}) // keeps the watch
+	o.Subscribe("claim", "shop", all, "100", func() { notified <- "claim" })
+	o.Subscribe("another", "shop", all, "1000", func() {}) // keeps the watch
 	for _, version := range []string{"7", "99", "100"} {
 		replayed.Add(secretNamed("unrelated", version))
 	}
