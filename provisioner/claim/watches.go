@@ -194,10 +194,14 @@ func (s *Syncer) ClassGone(class string) {
 }
 
 // NodeChanged wakes the claims that a change of the node's topology may help: those for which it was selected, whatever the last attempt failed
-// by, and those that wait for any node.
+// by, and those that wait for any node. An open request stays what it is, so that is no reason to repeat it, but for an attempt once it is closed.
 func (s *Syncer) NodeChanged(node string) {
 	s.wakeAll(func(e *entry) bool {
-		if e.request != nil || e.failure == nil && !e.working {
+		if e.request != nil {
+			e.nodeChanged = e.nodeChanged || e.node == node
+			return false
+		}
+		if e.failure == nil && !e.working {
 			return false
 		}
 		var reason topology.Reason

@@ -166,6 +166,29 @@ func TestOnlyWhatAClaimWaitsForWakesIt(t *testing.T) {
 	wakes("another node, though a volume may be made", 0, func() { b.NodeChanged("node-2") })
 }
 
+// What changes during the call wakes the claim once the answer says that there is no volume.
+func TestAChangeDuringTheCallIsNotMissed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*bench)
+		want   int
+	}{
+		"its class":    {func(b *bench) { b.ClassChanged("essd") }, 1},
+		"its node":     {func(b *bench) { b.NodeChanged("node-1") }, 1},
+		"another node": {func(b *bench) { b.NodeChanged("node-2") }, 0},
+	} {
+		b := newBench(t, []answer{refused(codes.InvalidArgument)})
+		b.RetryMax = 5 * time.Minute
+		b.Driver = &hookedDriver{b.driver, "disk-0f1e", func() { test.change(b) }}
+		claim := testClaim()
+		must(t, b.Classes.Add(testClass(nil)))
+		must(t, b.Claims.Add(claim))
+		b.Start(claim)
+		if b.next(t.Context()); b.queue.Len() != test.want {
+			t.Errorf("%s: %d claims are woken, want %d", name, b.queue.Len(), test.want)
+		}
+	}
+}
+
 func TestANoteOnAClaimIsNoChange(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.InvalidArgument)})
 	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
