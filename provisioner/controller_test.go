@@ -59,7 +59,7 @@ func BenchmarkBoundVolume(b *testing.B) {
 				volumes = append(volumes, pv)
 			}
 			for i := 0; b.Loop(); i++ {
-				bench.handlers.volumeChanged(volumes[i*7919%others])
+				bench.handlers.volumeChanged(nil, volumes[i*7919%others])
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func TestDuplicatesAreReportedForTheUnboundVolume(t *testing.T) {
 		pv   *v1.PersistentVolume
 		want int
 	}{{first, 0}, {second, 1}} {
-		if b.handlers.volumeChanged(step.pv); len(provisionertest.Events(b.events)) != step.want {
+		if b.handlers.volumeChanged(nil, step.pv); len(provisionertest.Events(b.events)) != step.want {
 			t.Errorf("not %d events after that of %s", step.want, step.pv.Name)
 		}
 	}

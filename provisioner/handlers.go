@@ -39,7 +39,7 @@ func (h *handlers) register(c *watch.Caches) error {
 func (h *handlers) lead(c *watch.Caches) error {
 	h.claims.Lead()
 	return errors.Join(
-		c.Handle(c.Volumes, watch.OnEvent(h.volumeChanged, h.volumeGone)),
+		c.Handle(c.Volumes, watch.OnUpdate(h.volumeChanged, h.volumeGone)),
 		c.Handle(c.Claims, watch.OnUpdate(h.claimChanged, h.claimGone)),
 	)
 }
@@ -54,8 +54,8 @@ func (h *handlers) claimGone(gone *v1.PersistentVolumeClaim) { h.claims.ClaimGon
 // podGone wakes the claims of a Pod that waits for none of them any more.
 func (h *handlers) podGone(pod *watch.Pod) { h.claims.PodGone(pod) }
 
-func (h *handlers) volumeChanged(pv *v1.PersistentVolume) {
-	h.claims.VolumeChanged(pv)
+func (h *handlers) volumeChanged(old, pv *v1.PersistentVolume) {
+	h.claims.VolumeChanged(old, pv)
 	if !h.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
 		h.duplicates.volumeChanged(pv)
 	}

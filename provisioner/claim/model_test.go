@@ -257,7 +257,7 @@ func (w *world) publishVolume(pv *v1.PersistentVolume) {
 		}
 		w.note("watch: VolumeSeen %s", name)
 		_ = w.Volumes.Add(pv)
-		w.VolumeChanged(pv)
+		w.VolumeChanged(nil, pv)
 	}})
 }
 

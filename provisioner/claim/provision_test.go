@@ -267,7 +267,7 @@ func TestALostVolumeIsCheckedBeforeAnother(t *testing.T) {
 				must(t, b.Claims.Add(claim))
 				lost := testVolume("d-bp0", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable })
 				must(t, b.Volumes.Add(lost))
-				if b.VolumeChanged(lost); known {
+				if b.VolumeChanged(nil, lost); known {
 					b.Start(claim)
 					_, _, _ = b.attempt(t.Context(), "0f1e")
 				}

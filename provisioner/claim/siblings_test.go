@@ -159,7 +159,7 @@ func (g *together) show() {
 	for _, pv := range volumes.Items {
 		if _, exists, _ := g.Volumes.GetByKey(pv.Name); !exists {
 			must(g.t, g.Volumes.Add(&pv))
-			g.VolumeChanged(&pv)
+			g.VolumeChanged(nil, &pv)
 		}
 	}
 	claims, err := g.api.CoreV1().PersistentVolumeClaims("shop").List(g.t.Context(), metav1.ListOptions{})

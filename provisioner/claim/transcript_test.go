@@ -360,7 +360,7 @@ func (s *scenario) happen(name string, a *arguments) error {
 		if err := s.Volumes.Add(pv); err != nil {
 			return err
 		}
-		s.VolumeChanged(pv)
+		s.VolumeChanged(nil, pv)
 	case "VolumeGone":
 		pv := s.volume(a)
 		if err := s.Volumes.Delete(pv); err != nil {

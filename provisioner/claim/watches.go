@@ -159,12 +159,17 @@ func (s *Syncer) PodGone(pod *watch.Pod) {
 	s.wakeClaims(pod, "")
 }
 
-// VolumeChanged has the claim of a PersistentVolume looked at: it may be the one that an attempt is to lead to.
-func (s *Syncer) VolumeChanged(pv *v1.PersistentVolume) {
+// VolumeChanged has the claim of a PersistentVolume looked at: it may be the one that an attempt is to lead to. One that is not the claim's any
+// more is gone for that claim. old is nil for one that is new to the cache.
+func (s *Syncer) VolumeChanged(old, pv *v1.PersistentVolume) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if uid := request.ClaimUID(pv); s.claims[uid] != nil {
+	uid := request.ClaimUID(pv)
+	if s.claims[uid] != nil {
 		s.enqueue(uid)
+	}
+	if old != nil && request.ClaimUID(old) != uid {
+		s.volumeGone(old)
 	}
 }
 
@@ -172,6 +177,11 @@ func (s *Syncer) VolumeChanged(pv *v1.PersistentVolume) {
 func (s *Syncer) VolumeGone(pv *v1.PersistentVolume) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.volumeGone(pv)
+}
+
+// volumeGone wakes the claim that a PersistentVolume has stood for. s.mu is held.
+func (s *Syncer) volumeGone(pv *v1.PersistentVolume) {
 	uid := request.ClaimUID(pv)
 	e, claim := s.claims[uid], s.cached(uid)
 	switch {

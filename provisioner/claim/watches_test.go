@@ -41,7 +41,7 @@ func TestAClaimWithAVolumeGetsNoOther(t *testing.T) {
 		}
 		pv := testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable })
 		must(t, b.Volumes.Add(pv))
-		b.VolumeChanged(pv)
+		b.VolumeChanged(nil, pv)
 		b.Start(testClaim())
 		_, _, _ = b.attempt(t.Context(), "0f1e")
 		if got := b.state("0f1e"); got != test.state || len(b.driver.Created) > 0 {
@@ -77,6 +77,37 @@ func TestALostVolumeOfAnUnknownClaimIsReplaced(t *testing.T) {
 			if first {
 				t.Errorf("%s: it was said to be the first call, though there was a volume", what)
 			}
+		}
+	}
+}
+
+// A PersistentVolume may be edited to name no claim, or another one: then it stands for the claim no more.
+func TestAVolumeThatNoLongerNamesItsClaimIsReplaced(t *testing.T) {
+	for what, change := range map[string]func(*v1.PersistentVolume){
+		"none":    func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil },
+		"another": func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" },
+	} {
+		b := newBench(t, []answer{made("d-2", 0, "zone-a")})
+		claim := testClaim()
+		pv := testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable })
+		must(t, b.Classes.Add(testClass(nil)))
+		must(t, b.Claims.Add(claim))
+		must(t, b.Volumes.Add(pv))
+		must(t, b.api.Tracker().Add(claim))
+		b.Start(claim)
+		if b.takeAll(t); b.state(claim.UID) != "saved" {
+			t.Fatalf("the claim is %s", b.state(claim.UID))
+		}
+		b.VolumeChanged(pv, pv.DeepCopy())
+		if b.takeAll(t); len(b.driver.Created) > 0 {
+			t.Error("a volume that is the claim's as before is replaced")
+		}
+		freed := pv.DeepCopy()
+		change(freed)
+		must(t, b.Volumes.Update(freed))
+		b.VolumeChanged(pv, freed)
+		if b.takeAll(t); len(b.driver.Created) != 1 {
+			t.Errorf("it names %s, and the driver is called %d times for the claim", what, len(b.driver.Created))
 		}
 	}
 }
@@ -253,7 +284,7 @@ func TestOnlyItsOwnVolumeEndsAnAttempt(t *testing.T) {
 			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 			pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })
 			must(t, b.Volumes.Add(pv))
-			b.VolumeChanged(pv)
+			b.VolumeChanged(nil, pv)
 			_, _, _ = b.attempt(t.Context(), "0f1e")
 			if open := b.open(); open != c.open {
 				t.Errorf("%d volumes are under way, want %d", open, c.open)
