@@ -22,8 +22,6 @@ type openRequest struct {
 	maybeMade bool              // an earlier call for it may have made its volume
 	secrets   map[string]string // that it was last sent with
 	volume    *csi.Volume       // that the driver has made for it
-
-	nodeChanged bool // its selected node has changed since it was made
 }
 
 // memory is what is remembered of a claim besides what caches and journal show, each for the fact that it stands for. It begins with the
@@ -169,10 +167,9 @@ func (t *task) forget() time.Duration {
 }
 
 // closeRequest ends the open request: no volume exists from it without a PersistentVolume, but for one that is kept for good (leave) or that an
-// operator has given up. If the claim or its node has changed since the request was made, the next attempt need not wait.
+// operator has given up. If the claim has changed since the request was made, the next attempt need not wait.
 func (t *task) closeRequest() {
 	asked := t.request
-	t.woken = t.woken || t.nodeChanged
 	t.Journal.Delete(string(t.uid))
 	if hasSource(asked) {
 		t.Protection.Unprotect(t.uid)

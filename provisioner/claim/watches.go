@@ -204,14 +204,10 @@ func (s *Syncer) ClassGone(class string) {
 }
 
 // NodeChanged wakes the claims that a change of the node's topology may help: those for which it was selected, whatever the last attempt failed
-// by, and those that wait for any node. An open request stays what it is, so that is no reason to repeat it, but for an attempt once it is closed.
+// by, and those that wait for any node. An open request stays what it is, so that is no reason to repeat one that nobody works on.
 func (s *Syncer) NodeChanged(node string) {
 	s.wakeAll(func(e *entry) bool {
-		if e.request != nil {
-			e.nodeChanged = e.nodeChanged || e.node == node
-			return false
-		}
-		if e.failure == nil && !e.working {
+		if !e.working && (e.request != nil || e.failure == nil) {
 			return false
 		}
 		var reason topology.Reason
