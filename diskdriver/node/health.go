@@ -26,7 +26,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	health := &csi.VolumeHealth{VolumeId: req.GetVolumeId()}
-	_, block := blockAt(req.GetVolumePublishPath()) // nothing is mounted where a block volume is staged
+	_, block := blockAt(req.GetVolumePublishPath())
 	for _, place := range []struct{ field, path string }{
 		{"staging_target_path", req.GetStagingTargetPath()},
 		{"volume_publish_path", req.GetVolumePublishPath()},
@@ -45,8 +45,20 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
 }
 
+// problemOfStagedBlock says what is wrong with a block volume that is staged, of which nothing is mounted there: its device is looked for.
+func (s *Server) problemOfStagedBlock(volume disk.ID) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+	_, found, err := s.devices.findOnce(serialOf(volume))
+	if err != nil || found {
+		return nil, err
+	}
+	return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "no device of the node has serial number %s", serialOf(volume)), nil
+}
+
 // problemAt says what is wrong at one place of a volume; nil if nothing is.
 func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+	if real, err := s.kubelet.resolveExisting(field, path); err == nil && s.kubelet.owner(real).staged {
+		return s.problemOfStagedBlock(disk.ID(volume))
+	}
 	at, err := s.volumeAt(field, path, volume)
 	switch {
 	case disk.KindOf(err) == disk.NotFound:

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -46,6 +47,35 @@ func TestABlockVolumeIsAsLargeAsItsDevice(t *testing.T) {
 		t.Errorf("%d bytes", answer.Usage[0].Total)
 	}
 	r.isIll(v)
+}
+
+// The publish path is no required field: a block volume, of which nothing is mounted where it is staged, is sound as long as its device is there.
+func TestTheHealthOfABlockVolumeIsKnownByItsStagingPathAlone(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.published(m, asBlock, likeKubelet(r))
+	health := func() []*csi.VolumeHealth_VolumeHealthEntry {
+		answer, err := r.server.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.volume, StagingTargetPath: v.staging})
+		r.ok(err)
+		return answer.VolumeHealth.HealthStatuses
+	}
+	if ill := health(); len(ill) > 0 {
+		t.Errorf("a sound block volume is ill: %v", ill)
+	}
+	r.ok(r.unpublish(v, "a"))
+	if ill := health(); len(ill) > 0 {
+		t.Errorf("a block volume that is only staged is ill: %v", ill)
+	}
+	link := filepath.Join(r.dev, "disk/by-id/virtio-s1")
+	r.ok(os.Rename(link, link+"-hidden"))
+	if ill := health(); len(ill) != 1 || ill[0].Reason != deviceGone {
+		t.Errorf("without a device it is ill for %v", ill)
+	}
+	r.ok(os.Rename(link+"-hidden", link))
+	r.ok(r.unstage(v))
+	r.ok(os.Remove(v.staging)) // as the kubelet does
+	if ill := health(); len(ill) != 1 || ill[0].Reason != notMounted {
+		t.Errorf("unstaged it is ill for %v", ill)
+	}
 }
 
 func TestAFileSystemThatTheKernelStoppedWritingIsIll(t *testing.T) {
