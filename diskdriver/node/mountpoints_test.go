@@ -235,6 +235,23 @@ func TestABlockVolumeIsUnstagedWhenItsDiskHasGone(t *testing.T) {
 	r.isEmpty(v.staging)
 }
 
+// A Pod ends although another disk has the device number of its block volume, which is taken away and of use to nobody; the other disk is
+// not in use by it then.
+func TestABlockVolumeIsUnpublishedWhenItsDiskHasGone(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.published(m, asBlock, likeKubelet(r))
+	next := r.succeed(m, "s2")
+	r.refused(r.stage(r.volume(next)), disk.InUse, v.target("a"))
+	r.ok(r.unpublish(v, "a"))
+	if exists(v.target("a")) {
+		t.Error("the target is left")
+	}
+	r.ok(r.stage(r.volume(next)))
+	elsewhere := r.volume(m, asBlock) // whose path names no PersistentVolume
+	r.bind(m.loop, elsewhere.target("b"))
+	r.refused(r.unpublish(elsewhere, "b"), disk.Invalid, "has another disk than d-s1")
+}
+
 // The mounts are gone after a boot, and the file that was bound to is there.
 func TestWhatABootLeavesOfABlockVolumeGoes(t *testing.T) {
 	r := newRig(t)

@@ -80,6 +80,12 @@ var (
 	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
 )
 
+// isForBlock says whether a path is where the kubelet has the block volume of one PersistentVolume published for one Pod, and nothing else.
+func (k kubeletDir) isForBlock(path string) bool {
+	rest, err := filepath.Rel(string(k), path)
+	return err == nil && publishedAt.MatchString(rest)
+}
+
 // owner reads a path.
 func (k kubeletDir) owner(path string) (o owner) {
 	rest, _ := filepath.Rel(string(k), path)

@@ -177,6 +177,8 @@ func (s *Server) checkOwn(field, path, volume string) error {
 	}
 	info, err := os.Lstat(path)
 	switch {
+	case mounted && m.device && s.kubelet.isForBlock(path): // it was made of this volume, whose disk has gone, whoever has its number now
+		return nil
 	case mounted && s.devices.isOther(m.number, disk.ID(volume)):
 		return disk.Errorf(disk.Invalid, "%s %q has another disk than %s: nothing was unmounted", field, path, volume)
 	case mounted, errors.Is(err, os.ErrNotExist):
