@@ -63,19 +63,15 @@ func TestAnUnstageEndsTheCheckOfADisk(t *testing.T) {
 	}
 }
 
-// checkIsRunning begins the check of a disk, and returns it.
+// checkIsRunning begins the check of a volume's disk, as its stage does, and returns it.
 func (r *rig) checkIsRunning(v testVolume) *blankCheck {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), margin) // which leaves no time to wait for its end
-	defer cancel()
-	_, err := r.server.NodeStageVolume(ctx, v.stageRequest())
-	r.refused(err, disk.Pending, "zeros so far")
-	r.server.blanks.mu.Lock()
-	defer r.server.blanks.mu.Unlock()
-	check := r.server.blanks.running[v.publish[disk.SerialKey]]
-	if check == nil {
-		r.t.Fatal("the disk is not read")
-	}
+	u, err := parseVolumeUse(v.stageRequest(), disk.AllowedOptions{})
+	r.ok(err)
+	d, _, err := r.server.devices.findOnce(u.serial)
+	r.ok(err)
+	check, err := r.server.blanks.begin(r.t.Context(), u, d)
+	r.ok(err)
 	return check
 }
 
