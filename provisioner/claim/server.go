@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -104,13 +105,26 @@ func isRefused(err error) bool {
 	return errors.As(err, &taken) || errors.As(err, &answer) && answer.Status().Code/100 == 4
 }
 
+// withoutSelectedNode returns the JSON patch that removes the selected node of a claim if it is that node.
+func withoutSelectedNode(claim types.UID, node string) ([]byte, error) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value,omitempty"`
+	}
+	const annotation = "/metadata/annotations/volume.kubernetes.io~1selected-node"
+	return json.Marshal([]operation{
+		{Op: "test", Path: "/metadata/uid", Value: string(claim)}, {Op: "test", Path: annotation, Value: node}, {Op: "remove", Path: annotation},
+	})
+}
+
 func (a *apiClient) removeSelectedNode(ctx context.Context, claim *v1.PersistentVolumeClaim, node string) (version string, err error) {
-	patch := fmt.Sprintf(`[
-	{"op":"test","path":"/metadata/uid","value":%q},
-	{"op":"test","path":"/metadata/annotations/volume.kubernetes.io~1selected-node","value":%q},
-	{"op":"remove","path":"/metadata/annotations/volume.kubernetes.io~1selected-node"}]`, claim.UID, node)
+	patch, err := withoutSelectedNode(claim.UID, node)
+	if err != nil {
+		return "", err
+	}
 	claims := a.client.CoreV1().PersistentVolumeClaims(claim.Namespace)
-	live, err := claims.Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	live, err := claims.Patch(ctx, claim.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsInvalid(err) { // a test has failed, or an admission policy denies the change
 		now, readErr := a.claim(ctx, claim)
 		switch {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,7 @@ import (
 	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -349,6 +351,22 @@ func TestReschedulesAreCountedByReason(t *testing.T) {
 	} {
 		if got := rescheduleReason(fmt.Errorf("CreateVolume: %w", err)); got != want {
 			t.Errorf("%v: got %s, want %s", err, got, want)
+		}
+	}
+}
+
+// A claim's owner may write any text as its selected node.
+func TestAClaimReturnsToTheSchedulerWhateverItsNodeIs(t *testing.T) {
+	for _, node := range []string{"node-1", `"}]`, "node\x7f-\U000e0001", "<node>\n"} {
+		b := newBench(t, []answer{soldOut()})
+		must(t, b.api.Tracker().Add(testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = node })))
+		if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), node); outcome != otherNode {
+			t.Errorf("%q: got %v, %v", node, outcome, err)
+		}
+		claim, err := b.api.CoreV1().PersistentVolumeClaims("shop").Get(t.Context(), testClaim().Name, metav1.GetOptions{})
+		must(t, err)
+		if left, has := claim.Annotations[request.AnnSelectedNode]; has {
+			t.Errorf("%q: the claim still has the selected node %q", node, left)
 		}
 	}
 }
