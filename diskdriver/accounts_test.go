@@ -182,21 +182,27 @@ func (unreadable) Account(map[string]string) (ECS, error) {
 func TestKeysThatCannotBeReadEndNoRequest(t *testing.T) {
 	secrets := map[string]string{"access-key-id": "x", "access-key-secret": "a b"}
 	first := metadata.NewIncomingContext(t.Context(), metadata.Pairs(creation.FirstCallKey, "true"))
+	create := &csi.CreateVolumeRequest{Name: "disk-1", Secrets: secrets}
+	const lost, refused = codes.Unavailable, codes.InvalidArgument
 	for name, test := range map[string]struct {
 		ctx    context.Context
 		method string
 		req    any
 		want   codes.Code
 	}{
-		"create":            {t.Context(), csi.Controller_CreateVolume_FullMethodName, &csi.CreateVolumeRequest{Name: "disk-1", Secrets: secrets}, codes.Unavailable},
-		"a first create":    {first, csi.Controller_CreateVolume_FullMethodName, &csi.CreateVolumeRequest{Name: "disk-1", Secrets: secrets}, codes.InvalidArgument},
-		"publish":           {t.Context(), csi.Controller_ControllerPublishVolume_FullMethodName, &csi.ControllerPublishVolumeRequest{Secrets: secrets}, codes.Unavailable},
-		"expand":            {t.Context(), csi.Controller_ControllerExpandVolume_FullMethodName, &csi.ControllerExpandVolumeRequest{Secrets: secrets}, codes.Unavailable},
-		"modify":            {t.Context(), csi.Controller_ControllerModifyVolume_FullMethodName, &csi.ControllerModifyVolumeRequest{Secrets: secrets}, codes.Unavailable},
-		"snapshot":          {t.Context(), csi.Controller_CreateSnapshot_FullMethodName, &csi.CreateSnapshotRequest{Name: "snap-1", Secrets: secrets}, codes.Unavailable},
-		"snapshot a group":  {t.Context(), csi.GroupController_CreateVolumeGroupSnapshot_FullMethodName, &csi.CreateVolumeGroupSnapshotRequest{Secrets: secrets}, codes.Unavailable},
-		"delete":            {t.Context(), csi.Controller_DeleteVolume_FullMethodName, &csi.DeleteVolumeRequest{VolumeId: "d-1", Secrets: secrets}, codes.InvalidArgument},
-		"a call that reads": {t.Context(), csi.Controller_ValidateVolumeCapabilities_FullMethodName, &csi.ValidateVolumeCapabilitiesRequest{Secrets: secrets}, codes.InvalidArgument},
+		"create":         {t.Context(), csi.Controller_CreateVolume_FullMethodName, create, lost},
+		"a first create": {first, csi.Controller_CreateVolume_FullMethodName, create, refused},
+		"publish":        {t.Context(), csi.Controller_ControllerPublishVolume_FullMethodName, &csi.ControllerPublishVolumeRequest{Secrets: secrets}, lost},
+		"expand":         {t.Context(), csi.Controller_ControllerExpandVolume_FullMethodName, &csi.ControllerExpandVolumeRequest{Secrets: secrets}, lost},
+		"modify":         {t.Context(), csi.Controller_ControllerModifyVolume_FullMethodName, &csi.ControllerModifyVolumeRequest{Secrets: secrets}, lost},
+		"snapshot":       {t.Context(), csi.Controller_CreateSnapshot_FullMethodName, &csi.CreateSnapshotRequest{Secrets: secrets}, lost},
+		"snapshot a group": {
+			t.Context(), csi.GroupController_CreateVolumeGroupSnapshot_FullMethodName, &csi.CreateVolumeGroupSnapshotRequest{Secrets: secrets}, lost,
+		},
+		"delete": {t.Context(), csi.Controller_DeleteVolume_FullMethodName, &csi.DeleteVolumeRequest{VolumeId: "d-1", Secrets: secrets}, refused},
+		"a call that reads": {
+			t.Context(), csi.Controller_ValidateVolumeCapabilities_FullMethodName, &csi.ValidateVolumeCapabilitiesRequest{Secrets: secrets}, refused,
+		},
 	} {
 		a := newAccounts(unreadable{}, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil, attachment.NewTable(0)))
 		info := &grpc.UnaryServerInfo{FullMethod: test.method}

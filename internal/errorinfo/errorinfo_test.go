@@ -13,7 +13,10 @@ import (
 // What one program writes, the other reads.
 func TestInfoIsReadAsItWasWritten(t *testing.T) {
 	for name, info := range map[string]Info{
-		"all of it":    {Kind: KindOf("out of stock"), Action: "CreateDisk", Code: "OperationDenied.NoStock", RequestID: "473469C7", Zones: []string{"cn-a", "cn-b"}, MoreTypesFrom: 19<<30 + 1},
+		"all of it": {
+			Kind: KindOf("out of stock"), Action: "CreateDisk", Code: "OperationDenied.NoStock", RequestID: "473469C7", Zones: []string{"cn-a", "cn-b"},
+			MoreTypesFrom: 19<<30 + 1,
+		},
 		"a Kind alone": {Kind: KindOf("denied")},
 	} {
 		t.Run(name, func(t *testing.T) {
