@@ -131,7 +131,7 @@ func (s *stage) nothingTwice(ctx context.Context) error {
 	for _, c := range calls {
 		if c.Action == "DeleteDisk" && c.Code == "" {
 			maps.DeleteFunc(made, func(name, id string) bool {
-				return id == c.Disk && (*which == upstreams || s.again[name]) // external-provisioner#1469: the same name again
+				return id == c.Disk && (*which == upstreams || s.moved[name]) // external-provisioner#1469: the same name again
 			})
 		}
 		if c.Action != "CreateDisk" {

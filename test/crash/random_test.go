@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -91,19 +90,7 @@ func (p *play) run(ctx context.Context) error {
 	if err := errors.Join(p.deleteAll(ctx), p.settle(ctx)); err != nil {
 		return err
 	}
-	return errors.Join(p.mayComeAgain(ctx), p.nothingTwice(ctx))
-}
-
-// mayComeAgain notes the volumes of the play: the record of one may be in the journal for ten seconds after it has ended, and the process that
-// follows one that was killed meanwhile makes it once more, and deletes it.
-func (p *play) mayComeAgain(ctx context.Context) error {
-	calls, err := p.Simulator.Calls(ctx, "CreateDisk")
-	for _, c := range calls {
-		if strings.HasPrefix(tagOf(c, disk.ClaimNameTag), fmt.Sprintf("s%d-", p.seed)) {
-			p.again[tagOf(c, disk.VolumeNameTag)] = true
-		}
-	}
-	return err
+	return p.nothingTwice(ctx)
 }
 
 // quiet ends all trouble, and holds what is left against what must be.

@@ -39,11 +39,11 @@ type stage struct {
 	leaks                  leaks // of csi-provisioner
 	driverArgs, provisArgs []string
 	restarts               int             // of a provisioner that has ended by itself
-	again                  map[string]bool // volumes that may get another disk once theirs is deleted: the claim went to another zone, say
+	moved                  map[string]bool // volumes whose claims went to another zone: once its disk is deleted, such a volume gets another
 }
 
 func newStage(ctx context.Context, l *lab.Lab, p provisioner) (*stage, error) {
-	s := &stage{Lab: l, gates: &gates{}, provisioner: p, again: map[string]bool{}}
+	s := &stage{Lab: l, gates: &gates{}, provisioner: p, moved: map[string]bool{}}
 	t := l.Topodisk
 	t.Stop(lab.ProvisionerName)
 	t.Stop(lab.DriverProgram)

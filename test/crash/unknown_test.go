@@ -39,7 +39,7 @@ func TestReselectedClaimWithUnknownDiskGetsAnother(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("moved", waits)
 	d := s.onlyDisk("moved")
-	s.again[d.Tags[disk.VolumeNameTag]] = true
+	s.moved[d.Tags[disk.VolumeNameTag]] = true
 	s.deletePod("moved")
 	s.patchClaim("moved", `{"metadata":{"annotations":{"`+lab.SelectedNode+`":"`+s.nodeElsewhere(d.Zone)+`"}}}`)
 	h.release(lose)
