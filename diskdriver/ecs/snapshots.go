@@ -182,7 +182,11 @@ func (s *snapshots) AskSnapshotGone(ctx context.Context, id disk.SnapshotID) err
 	if !snapshotForm.MatchString(string(id)) {
 		return nil // ECS gives out no such ID
 	}
-	return askGone(ctx, s.session, "snapshot", string(id))
+	err := askGone(ctx, s.session, "snapshot", string(id))
+	if err == nil {
+		s.known.remove(id)
+	}
+	return err
 }
 
 // CheckSnapshotSight returns nil if a list without snapshots may be true: ECS shows

@@ -88,8 +88,8 @@ func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (
 	switch {
 	case err != nil:
 		return steps, err
-	case task == "" && !busy && disk.KindOf(m.ecs.TryMove(ctx, id, anyMove)) != disk.Pending: // for an empty list says nothing
-		return steps, nil
+	case task == "" && !busy: // for an empty list says nothing
+		return steps, m.checkStill(ctx, id)
 	case task == "":
 		return steps, &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
 	}
@@ -98,6 +98,18 @@ func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (
 	}
 	steps, _, err = m.steps(ctx, id, change)
 	return steps, err
+}
+
+// checkStill returns nil if ECS says by a call that changes nothing that it isn't moving a disk.
+func (m modifier) checkStill(ctx context.Context, id disk.ID) error {
+	err := m.ecs.TryMove(ctx, id, anyMove)
+	switch disk.KindOf(err) {
+	case disk.Pending:
+		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
+	case disk.Throttled, disk.Unreachable, disk.UnknownOutcome: // it has said nothing
+		return err
+	}
+	return nil
 }
 
 // steps returns what is left to do to a disk as ECS shows it, and whether ECS
