@@ -152,13 +152,13 @@ func (t *task) record(asked *request.Request, passed time.Time) error {
 	}
 	switch refusal := t.Refusals.RefusedSince(wantOf(asked), passed); {
 	case err != nil:
-		t.closeRequest()
+		t.endRequest()
 		return fmt.Errorf("the driver is not called before the journal has the request: %w", err)
 	case t.isUnneeded():
-		t.closeRequest()
+		t.endRequest()
 		return errChanged
 	case refusal != nil:
-		t.closeRequest()
+		t.endRequest()
 		return t.checkStock(asked, refusal)
 	}
 	return nil
@@ -253,13 +253,13 @@ func (t *task) afterError(err error, called time.Time) error {
 		return f
 	case notSent:
 		if !t.maybeMade {
-			t.closeRequest()
+			t.endRequest()
 		}
 		f.kind, f.quiet = unsent, true
 		return f
 	}
 	t.nameMayBeTaken = isAnotherVolume(err)
-	t.closeRequest()
+	t.endRequest()
 	switch {
 	case meaning == otherNode && noStock:
 		return t.outOfStock(asked, f.err)
@@ -296,7 +296,7 @@ func (t *task) discardMisfit(id string, misfit error) error {
 		if isKept(left) {
 			t.reportKept(id, left)
 		}
-		t.closeRequest()
+		t.endRequest()
 		return errChanged
 	default:
 		t.metrics.answered(t.request.Class.Name, maybeVolume)
@@ -305,7 +305,7 @@ func (t *task) discardMisfit(id string, misfit error) error {
 	}
 	t.metrics.answered(t.request.Class.Name, noVolume)
 	t.nameMayBeTaken = false
-	t.closeRequest()
+	t.endRequest()
 	f.kind = failed
 	return f
 }

@@ -461,6 +461,9 @@ func (w *world) result(q *question) any {
 	case "DeleteUnowned":
 		return w.delete(q.about.(string))
 	case "RemoveSelectedNode":
+		if w.erased != nil && w.journal == nil {
+			w.fail("the claim returns to the scheduler, and the next process may find its request")
+		}
 		if err := w.err(.2); err != nil {
 			return err
 		}

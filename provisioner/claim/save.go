@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"k8s.io/klog/v2"
 )
 
 // saveTimeout bounds one attempt to save a PersistentVolume.
@@ -63,18 +61,14 @@ func (t *task) deleteUnneeded(needsProof bool) error {
 	case err != nil && !isOwned(err):
 		return &failure{kind: unsaved, err: fmt.Errorf("volume %s is not needed, and can't be deleted yet: %w", id, err)}
 	}
-	t.closeRequest()
-	// A process that finds the record would make the volume anew, to delete it.
-	if err := t.unlocked(func(ctx context.Context) error { return t.Journal.Flush(ctx, string(t.uid)) }); err != nil {
-		klog.V(2).InfoS("The record of a volume that is deleted is in the journal still", "claim", t.uid, "err", err)
-	}
+	t.endRequest()
 	return errChanged
 }
 
 // leave ends the request of a volume that stays without a PersistentVolume.
 func (t *task) leave(why error) error {
 	t.reportKept(t.volume.VolumeId, why)
-	t.closeRequest()
+	t.endRequest()
 	return errChanged
 }
 

@@ -87,7 +87,7 @@ func (t *task) discard(cause error) error {
 	case err != nil: // the same request finds out whether it is gone
 		return &failure{kind: unknown, err: fmt.Errorf("%w; it could not be deleted yet: %w", cause, err)}
 	}
-	t.closeRequest()
+	t.endRequest()
 	return &failure{kind: reschedules, err: cause}
 }
 

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -166,8 +167,16 @@ func (t *task) forget() time.Duration {
 	return 0
 }
 
-// closeRequest ends the open request: no volume exists from it without a PersistentVolume, but for one that is kept for good (leave) or that an
-// operator has given up. If the claim has changed since the request was made, the next attempt need not wait.
+// endRequest ends the open request without a PersistentVolume: no volume exists from it, but for one that is kept for good (leave) or that an
+// operator has given up. It returns once the journal has it no more, because a process that finds it makes its volume anew.
+func (t *task) endRequest() {
+	t.closeRequest()
+	if err := t.unlocked(func(ctx context.Context) error { return t.Journal.Flush(ctx, string(t.uid)) }); err != nil {
+		klog.V(2).InfoS("A request that has ended is in the journal still", "claim", t.uid, "err", err)
+	}
+}
+
+// closeRequest ends the open request. If the claim has changed since the request was made, the next attempt need not wait.
 func (t *task) closeRequest() {
 	asked := t.request
 	t.Journal.Delete(string(t.uid))
@@ -207,7 +216,7 @@ func (t *task) endAsRequested() bool {
 		return false
 	}
 	t.reportEnd(reason)
-	t.closeRequest()
+	t.endRequest()
 	return true
 }
 
