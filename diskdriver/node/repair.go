@@ -101,11 +101,12 @@ func playBack(u volumeUse, d device, super superblock, undo string) error {
 	if err != nil {
 		return fmt.Errorf("look for what a repair has overwritten: %w", err)
 	}
-	head := make([]byte, 48)
-	_, err = io.ReadFull(f, head)
+	complete, err := isComplete(f)
 	_ = f.Close()
-	const finished = 1 // the state in the header of an undo file (e2fsprogs, lib/ext2fs/undo_io.c)
-	if u.readOnly || super.whole && !super.hasErrors || err != nil || binary.LittleEndian.Uint32(head[44:])&finished == 0 {
+	if err != nil {
+		return fmt.Errorf("look at what a repair has overwritten: %w", err)
+	}
+	if u.readOnly || super.whole && !super.hasErrors || !complete {
 		return remove(undo)
 	}
 	if err := undoAll(u, d, undo); err != nil { // e2undo writes nothing to a file system that was written to since
@@ -115,13 +116,40 @@ func playBack(u volumeUse, d device, super superblock, undo string) error {
 	return nil
 }
 
+// isComplete says whether e2fsck has closed its undo file (e2fsprogs, lib/ext2fs/undo_io.c). e2undo does nothing with another one, and
+// reports success.
+func isComplete(undo io.Reader) (bool, error) {
+	const size, state, finished = 48, 44, 1
+	head := make([]byte, size)
+	switch _, err := io.ReadFull(undo, head); err {
+	case nil:
+		return binary.LittleEndian.Uint32(head[state:])&finished != 0, nil
+	case io.EOF, io.ErrUnexpectedEOF:
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
 // undoAll puts back what a repair has overwritten.
 func undoAll(u volumeUse, d device, undo string) error {
-	if _, err := os.Lstat(undo); errors.Is(err, os.ErrNotExist) {
+	f, err := os.Open(undo)
+	if errors.Is(err, os.ErrNotExist) {
 		return nil // it has overwritten nothing
 	}
-	if _, err := run("", "e2undo", undo, d.path); err != nil {
-		return u.blockedError("put back what a repair has overwritten: %w; take a snapshot of the disk before anything else", err)
+	complete := false
+	if err == nil {
+		complete, err = isComplete(f)
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil && !complete {
+		err = fmt.Errorf("e2fsck was ended before it was done, as it is once it has overwritten %d GiB", undoLimit>>30)
+	}
+	if err == nil {
+		_, err = run("", "e2undo", undo, d.path)
+	}
+	if err != nil {
+		return u.blockedError("what a repair has overwritten on %s is not put back: %w; take a snapshot of the disk before anything else", d.path, err)
 	}
 	return remove(undo)
 }

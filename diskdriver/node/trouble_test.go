@@ -106,6 +106,20 @@ func TestARepairWhoseEndNobodySawIsUndone(t *testing.T) {
 	r.refused(r.stage(v), disk.Blocked, "was put back")
 }
 
+// e2undo takes a file that e2fsck didn't close for success, and puts nothing back.
+func TestARepairThatWasEndedIsNotSaidToBeUndone(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	used("ext4")(r, m)
+	r.sh("debugfs", "-w", "-R", "set_super_value state 2", m.loop)
+	path := os.Getenv("PATH")
+	r.instead("e2fsck", `for one; do [ "$before" = -z ] && undo=$one; before=$one; done; "$REAL" -f -y -z "$undo" '`+m.loop+`'
+		printf '\0' | dd of="$undo" bs=1 seek=44 conv=notrunc status=none; kill -XFSZ $$`) // the state: not closed
+	v := r.volume(m)
+	r.refused(r.stage(v), disk.Blocked, "is not put back: e2fsck was ended before it was done, as it is once it has overwritten 1 GiB; take a snapshot")
+	t.Setenv("PATH", path)
+	r.ok(r.stage(v))
+}
+
 func TestARepairNeedsRoomToBeUndone(t *testing.T) {
 	r, m := newRigWithDisk(t)
 	used("ext4")(r, m)
