@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -15,6 +16,37 @@ func TestProgramsHaveTheirUsualNames(t *testing.T) {
 	for i, pkg := range slices.Concat(etcdPackages, kubePackages) {
 		if got := programName(pkg); got != want[i] {
 			t.Errorf("program of %s is %s, want %s", pkg, got, want[i])
+		}
+	}
+}
+
+// The go command compiles a package once for all modules that require the same versions of it and of all that it imports.
+func TestModulesOfTheDemoRequireTheSameVersions(t *testing.T) {
+	root, err := FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type version struct{ module, of string }
+	seen := map[string]version{}
+	for _, dir := range []string{root, Default.module(root), filepath.Join(root, "test", "kube", "etcd")} {
+		var said []byte
+		noted := func(line string) { said = append(said, line...) }
+		if err := (goBuild{dir: dir}).goTool(t.Context(), []string{"mod", "edit", "-json"}, noted, noted); err != nil {
+			t.Fatal(err)
+		}
+		var file struct{ Require []struct{ Path, Version string } }
+		if err := json.Unmarshal(said, &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, required := range file.Require {
+			now, before := version{dir, required.Version}, seen[required.Path]
+			switch {
+			case now.of == "v0.0.0": // which is replaced
+			case before.of == "":
+				seen[required.Path] = now
+			case before.of != now.of:
+				t.Errorf("%s requires %s %s, and %s requires %s; run `go get %[2]s@VERSION && go mod tidy` there", dir, required.Path, now.of, before.module, before.of)
+			}
 		}
 	}
 }

@@ -128,9 +128,9 @@ func (b goBuild) compile(ctx context.Context) (err error) {
 	show.packages(listed)
 	args := []string{"build", "-v", "-buildvcs=false", "-o", b.into + string(filepath.Separator)}
 	if b.race {
-		args = append(args, "-race") // without -trimpath: what `go test -race` has compiled serves here too
+		args = append(args, "-race") // and no other flags: what `go test -race` has compiled serves here too
 	} else {
-		args = append(args, "-trimpath")
+		args = append(args, "-trimpath", "-gcflags=all=-dwarf=false") // the same for all programs, which share what is compiled
 	}
 	if b.ldflags != "" {
 		args = append(args, "-ldflags="+b.ldflags)
