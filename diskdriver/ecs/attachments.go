@@ -54,21 +54,13 @@ const settleTime = 10 * time.Second
 // noAnswer is the reply to a call that has not returned.
 var noAnswer = disk.Reply{Answer: disk.NoAnswer, Err: disk.Errorf(disk.UnknownOutcome, "whether ECS has the call is not known")}
 
-// attachments attaches disks to instances and detaches them.
-type attachments struct {
-	session *transport.Session
-	queues  *instancequeue.Queues
-	reads   *batch.Disks
-	recent  *batch.Recent
-}
-
 // Await reads a disk until seen is done with it (batch.Disks.Await). The reads
 // follow the change that this process has begun, if there is one.
-func (a *attachments) Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
+func (c *Client) Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return a.reads.Await(ctx, a.recent.UnderWay(id), seen)
+	return c.reads.Await(ctx, c.recent.UnderWay(id), seen)
 }
 
 // Attach asks ECS to attach a disk to an instance, and reads the disk until one shows what has come of that (progress); it returns the disk
@@ -78,23 +70,23 @@ func (a *attachments) Await(ctx context.Context, id disk.ID, seen func(disk.Disk
 // work on already is not made again. Pending: ECS is at work on it, or others are
 // first; the same call later ends it. InUse: another instance has it. NodeFull: the instance takes no more.
 // UnknownOutcome: ECS may or may not attach it.
-func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, disk.Reply, error) {
-	o := a.attaching(ctx, instance, id, force)
+func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, disk.Reply, error) {
+	o := c.attaching(ctx, instance, id, force)
 	if err := o.check(); err != nil {
 		return disk.Disk{}, disk.Reply{}, err
 	}
-	if err := a.settled(ctx, id); err != nil {
+	if err := c.settled(ctx, id); err != nil {
 		return disk.Disk{}, disk.Reply{}, o.failed(err)
 	}
 	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Attach})
 }
 
 // attaching returns the operation that Attach runs.
-func (a *attachments) attaching(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) *operation {
-	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, judge: (&progress{instance: instance}).attached,
+func (c *Client) attaching(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) *operation {
+	o := &operation{client: c, action: transport.AttachDisk.Name, instance: instance, judge: (&progress{instance: instance}).attached,
 		asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
 	o.call = func() error {
-		_, err := transport.AttachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.AttachDiskRequest) {
+		_, err := transport.AttachDisk.Send(ctx, c.session.Admitted(o.slot), func(r *sdkecs.AttachDiskRequest) {
 			r.InstanceId, r.DiskId, r.Force, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(force), trueOrUnset(o.bound)
 		})
 		return err
@@ -104,11 +96,11 @@ func (a *attachments) attaching(ctx context.Context, instance disk.InstanceID, i
 
 // Detach asks ECS to detach a disk from an instance, and else is Attach. NotFound: ECS has answered that there is no such disk. After the
 // answer that no instance has the disk, or that there is no such instance, it isn't read, and nothing but its ID is returned.
-func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, disk.Reply, error) {
-	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, judge: (&progress{instance: instance}).detached,
+func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, disk.Reply, error) {
+	o := &operation{client: c, action: transport.DetachDisk.Name, instance: instance, judge: (&progress{instance: instance}).detached,
 		asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
-		_, err := transport.DetachDisk.Send(ctx, a.session.Admitted(o.slot), func(r *sdkecs.DetachDiskRequest) {
+		_, err := transport.DetachDisk.Send(ctx, c.session.Admitted(o.slot), func(r *sdkecs.DetachDiskRequest) {
 			r.InstanceId, r.DiskId, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(o.bound)
 		})
 		return err
@@ -116,23 +108,23 @@ func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id d
 	if err := o.check(); err != nil {
 		return disk.Disk{}, disk.Reply{}, err
 	}
-	a.recent.End(id)
+	c.recent.End(id)
 	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Detach})
 }
 
 // settled waits until a disk that this process has just made is there.
-func (a *attachments) settled(ctx context.Context, id disk.ID) error {
-	w := a.recent.UnderWay(id)
+func (c *Client) settled(ctx context.Context, id disk.ID) error {
+	w := c.recent.UnderWay(id)
 	if w.Kind != batch.Create || time.Since(w.Since) > settleTime {
 		return nil
 	}
-	_, err := a.reads.Await(ctx, w, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	_, err := c.reads.Await(ctx, w, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 	return err
 }
 
 // operation is one attach or detach from its position in the queue to its end.
 type operation struct {
-	role     *attachments
+	client   *Client
 	action   string
 	instance disk.InstanceID
 	asked    instancequeue.Operation
@@ -159,7 +151,7 @@ func (o *operation) check() error {
 
 // run waits for the slot, makes the call when the instance has room, and waits until a read shows that ECS is done.
 func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, disk.Reply, error) {
-	s, err := o.role.queues.Enter(o.instance, o.asked)
+	s, err := o.client.queues.Enter(o.instance, o.asked)
 	if err != nil {
 		return disk.Disk{}, disk.Reply{}, o.failed(err)
 	}
@@ -185,7 +177,7 @@ func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, disk.Re
 		o.ended = true
 		return disk.Disk{ID: o.asked.Disk}, o.reply(), nil
 	}
-	d, err := o.role.reads.Await(ctx, w, o.seen)
+	d, err := o.client.reads.Await(ctx, w, o.seen)
 	reply := o.reply()
 	if disk.KindOf(err) == disk.NotFound { // which a read doesn't prove
 		err = &disk.Error{Kind: disk.Pending, Err: err}
@@ -211,7 +203,7 @@ func (o *operation) giveBack() {
 // answered notes ECS's answer to the call, and says whether to make it again when the instance has room. If not, and without an error,
 // ECS may be at work, and a read has the last word.
 func (o *operation) answered(ctx context.Context, before disk.Reply, err error) (again bool, failed error) {
-	o.role.recent.Changed(o.asked.Disk)
+	o.client.recent.Changed(o.asked.Disk)
 	code := transport.CodeOf(err)
 	limit, busy := busyCodes[code]
 	answer, judged := refusals[o.asked.Verb][code]

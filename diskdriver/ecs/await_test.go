@@ -90,7 +90,7 @@ func TestAChangeIsSeenAsSoonAsItIsOver(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			began := time.Now()
-			if _, err := c.disks.reads.Await(t.Context(), batch.Change{Disk: ids[0], Kind: batch.Attach, Since: began}, overAfter(began, length+answer)); err != nil {
+			if _, err := c.reads.Await(t.Context(), batch.Change{Disk: ids[0], Kind: batch.Attach, Since: began}, overAfter(began, length+answer)); err != nil {
 				t.Fatal(err)
 			}
 			late = append(late, time.Since(began)-length-answer)

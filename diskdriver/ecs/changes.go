@@ -24,17 +24,10 @@ const (
 	isSo      = "NoChangeInDiskCategoryAndPerformanceLevel"
 )
 
-// changes changes disks in place.
-type changes struct {
-	session *transport.Session
-	recent  *batch.Recent
-	tasks   *batch.Reader[disk.TaskID, sdkecs.Task]
-}
-
 // TryMove asks ECS whether a move would work, and changes nothing. Nil: it
 // would, or there is nothing to move. Pending: the disk is being moved just
 // now. Invalid: it will never work. Blocked: it may work later.
-func (c *changes) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
+func (c *Client) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
 	defer c.recent.Changed(id)
 	_, err := transport.TryModifyDiskSpec.Send(ctx, c.session, func(r *sdkecs.ModifyDiskSpecRequest) {
 		fillMove(r, id, m)
@@ -52,7 +45,7 @@ func (c *changes) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
 // Move starts to move a disk to another category, level or provisioned IOPS. It
 // returns the task to wait for, empty if ECS has none. Nothing to move is no
 // error.
-func (c *changes) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error) {
+func (c *Client) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error) {
 	defer c.recent.Changed(id)
 	reply, err := transport.ModifyDiskSpec.Send(ctx, c.session, func(r *sdkecs.ModifyDiskSpecRequest) { fillMove(r, id, m) })
 	switch {
@@ -75,8 +68,8 @@ func fillMove(r *sdkecs.ModifyDiskSpecRequest, id disk.ID, m disk.Move) {
 }
 
 // RunningMove returns the task that is moving a disk, empty if none is.
-func (c *changes) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
-	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) {
+func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
+	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
 		r.TaskAction = transport.ModifyDiskSpec.Name
 		r.TaskStatus = "Processing"
 		r.ResourceIds = &[]string{string(id)}
@@ -101,7 +94,7 @@ var taskForm = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
 // AwaitTask waits until a task of a disk is over; all who wait share calls.
 // Unexpected: it failed. Pending: ctx leaves no time to go on waiting.
-func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
+func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
 	defer c.recent.Changed(id)
 	_, err := c.tasks.Poll(ctx, task, taskPauses, func(t sdkecs.Task) (bool, error) {
 		switch t.TaskStatus {
@@ -120,9 +113,9 @@ func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) e
 	return ofDisk(id, err)
 }
 
-// byID reads up to a hundred tasks; those that ECS doesn't show yet are zero.
-func (c *changes) byID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
-	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(texts(ids), ",") })
+// tasksByID reads up to a hundred tasks; those that ECS doesn't show yet are zero.
+func (c *Client) tasksByID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
+	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(texts(ids), ",") })
 	found := byKey(tasks, func(t sdkecs.Task) disk.TaskID { return disk.TaskID(t.TaskId) })
 	for _, id := range ids {
 		if _, shown := found[id]; !shown {
@@ -132,7 +125,7 @@ func (c *changes) byID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]
 	return found, err
 }
 
-func (c *changes) describe(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
+func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
 	reply, err := transport.DescribeTasks.Send(ctx, c.session, func(r *sdkecs.DescribeTasksRequest) {
 		r.PageSize = integer(batch.Size)
 		fill(r)
@@ -145,7 +138,7 @@ func (c *changes) describe(ctx context.Context, fill func(*sdkecs.DescribeTasksR
 
 // Burst switches the bursting of a disk. Just after a move ECS refuses that for
 // a while, which is waited for as long as ctx allows.
-func (c *changes) Burst(ctx context.Context, id disk.ID, on bool) error {
+func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
 	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	defer c.recent.Changed(id)

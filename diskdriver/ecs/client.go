@@ -14,7 +14,9 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"sync/atomic"
 
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -54,19 +56,23 @@ type Config struct {
 // Client calls ECS for the disks of one cluster in one region of one account.
 // It is safe for concurrent use, and runs nothing while nobody calls it.
 //
-// It has the methods of its roles, each of which is a type that holds what it
-// needs and no more. They are embedded, for a Client adds nothing to them.
+// A file has the methods of a role: disks, attachments, tags, stock, instances,
+// snapshots, groups of them, and changes of disks in place.
 type Client struct {
-	*disks
-	*attachments
-	*tagging
-	*stock
-	*instances
-	*snapshots
-	*groups
-	*changes
+	shared    *shared
+	session   *transport.Session
+	queues    *instancequeue.Queues
+	describer *describer
+	recent    *batch.Recent
+	known     knownSnapshots
+	namePages atomic.Int64 // of the last list of all disks; 0: there was none
 
-	shared *shared
+	// The reads that callers share.
+	reads     *batch.Disks
+	names     *batch.Reader[string, []disk.Disk]
+	snapshots *batch.Reader[disk.SnapshotID, disk.Snapshot]
+	groups    *batch.Reader[disk.GroupID, disk.Group]
+	tasks     *batch.Reader[disk.TaskID, sdkecs.Task]
 }
 
 // shared is what the Clients of all accounts share: connections and metrics.
@@ -118,31 +124,17 @@ func (c *Client) Account(secrets map[string]string) (*Client, error) {
 // client returns a Client of one account.
 func (s *shared) client(keys credentials.Provider) *Client {
 	session, queues := s.transport.Session(keys), instancequeue.New(s.metrics.countOperations)
-	recent := batch.NewRecent(queues.Observe)
-	describe := &describer{session: session, turn: make(chan struct{}, 1), countEmpty: s.metrics.countEmpty}
-	reader := newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describe.byID, s.metrics.observeBatch)
-	reads := batch.NewDisks(reader, recent, s.waits, describe.checkSight)
-	c := &Client{
-		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
-		attachments: &attachments{session: session, queues: queues, reads: reads, recent: recent},
-		tagging:     &tagging{session: session, recent: recent},
-		stock:       &stock{session: session, countEmpty: s.metrics.countEmpty},
-		instances:   &instances{session: session},
-		snapshots:   &snapshots{session: session, countEmpty: s.metrics.countEmpty},
-		changes:     &changes{session: session, recent: recent},
-		shared:      s,
-	}
-	c.groups = &groups{session: session, snapshots: c.snapshots}
-	n := &names{all: c.List, one: func(ctx context.Context, name string) ([]disk.Disk, error) {
-		return describe.all(ctx, namedQuery(name, s.clusterID))
-	}}
+	describer := &describer{session: session, turn: make(chan struct{}, 1), countEmpty: s.metrics.countEmpty}
+	c := &Client{shared: s, session: session, queues: queues, describer: describer, recent: batch.NewRecent(queues.Observe)}
+	disks := newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describer.byID, s.metrics.observeBatch)
+	c.reads = batch.NewDisks(disks, c.recent, s.waits, describer.checkSight)
 	c.names = batch.NewReader(batch.Config[string, []disk.Disk]{
-		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find,
+		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: c.disksByName,
 		Throttled: func() bool { return session.Throttled(transport.DescribeDisks.Name) },
 	})
-	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, "snapshot", snapshotForm, c.snapshots.byID, nil)
-	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, "snapshot group", groupForm, c.groups.byID, nil)
-	c.tasks = newReader(session, transport.DescribeTasks.Name, "task", taskForm, c.changes.byID, nil)
+	c.snapshots = newReader(session, transport.DescribeSnapshots.Name, "snapshot", snapshotForm, c.snapshotsByID, nil)
+	c.groups = newReader(session, transport.DescribeSnapshotGroups.Name, "snapshot group", groupForm, c.groupsByID, nil)
+	c.tasks = newReader(session, transport.DescribeTasks.Name, "task", taskForm, c.tasksByID, nil)
 	return c
 }
 
@@ -175,6 +167,6 @@ func (c *Config) validate() (endpoint.Endpoint, error) {
 // disks. An error says which of the two is missing, or that ECS can't be
 // reached.
 func (c *Client) Check(ctx context.Context) error {
-	_, err := c.disks.describe.page(ctx, anyDisk)
+	_, err := c.describer.page(ctx, anyDisk)
 	return err
 }

@@ -17,16 +17,6 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
-// disks makes, finds, resizes and deletes disks.
-type disks struct {
-	session   *transport.Session
-	describe  *describer
-	clusterID string
-	names     *batch.Reader[string, []disk.Disk]
-	reads     *batch.Disks
-	recent    *batch.Recent
-}
-
 // Create makes one attempt at a disk under a client token, and returns the disk
 // as soon as a read shows that it is there, in whatever state.
 //
@@ -34,22 +24,22 @@ type disks struct {
 // used with other parameters. NotFound: ECS answered with the ID of a disk that
 // no read finds, for the token outlived the disk or reads lag. Of an error of
 // any other Kind nothing follows: a disk may exist.
-func (ds *disks) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
+func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
 	if token == "" {
 		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
 	began := time.Now()
-	reply, err := transport.CreateDisk.Send(ctx, ds.session, func(r *sdkecs.CreateDiskRequest) { fillCreate(r, spec, try, token) })
+	reply, err := transport.CreateDisk.Send(ctx, c.session, func(r *sdkecs.CreateDiskRequest) { fillCreate(r, spec, try, token) })
 	if err != nil {
 		return disk.Disk{}, err
 	}
 	id, answered := disk.ID(reply.DiskId), time.Now()
 	// ECS may show a disk a moment after it has given its ID.
-	made, err := ds.reads.Await(ctx, batch.Change{Disk: id}, func(disk.Disk) (bool, error) { return true, nil })
+	made, err := c.reads.Await(ctx, batch.Change{Disk: id}, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
 		if made.State == disk.Creating {
-			ds.recent.Begin(batch.Change{Disk: id, Kind: batch.Create, Since: answered, Reply: answered.Sub(began)})
+			c.recent.Begin(batch.Change{Disk: id, Kind: batch.Create, Since: answered, Reply: answered.Sub(began)})
 		}
 		return made, nil
 	case disk.KindOf(err) == disk.NotFound:
@@ -99,19 +89,19 @@ var (
 // Get reads one disk; concurrent reads share calls. NotFound: ECS doesn't show
 // it, though it shows others. Denied: ECS shows no disk at all, which is also
 // what it does to an account without the permission to see any.
-func (ds *disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (c *Client) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return ds.reads.Get(ctx, id)
+	return c.reads.Get(ctx, id)
 }
 
 // GetCached returns a disk as a read has just shown it, if no call has changed it since; else it is Get.
-func (ds *disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (c *Client) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return ds.reads.GetCached(ctx, id)
+	return c.reads.GetCached(ctx, id)
 }
 
 // notAnID is the error for what can't be the ID of a disk.
@@ -123,24 +113,24 @@ func notAnID(id disk.ID) error {
 // volume name, by ID; a crowd shares calls. None is no error, and no proof
 // either: ECS may show a new tag late. Denied: ECS shows no disk at all, as to
 // Get; with proof it must have shown one later than it didn't show these.
-func (ds *disks) Named(ctx context.Context, name string, proof bool) ([]disk.Disk, error) {
+func (c *Client) Named(ctx context.Context, name string, proof bool) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
-	got, err := ds.names.Once(ctx, name)
+	got, err := c.names.Once(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	// An answer to some other question must not pass for this one.
 	named := slices.DeleteFunc(slices.Clone(got.Value), func(d disk.Disk) bool {
-		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != ds.clusterID
+		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != c.shared.clusterID
 	})
 	if len(named) == 0 {
 		since := got.Received.Add(-evidenceLasts)
 		if proof {
 			since = got.Received
 		}
-		return nil, ds.describe.checkSight(ctx, since)
+		return nil, c.describer.checkSight(ctx, since)
 	}
 	slices.SortFunc(named, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
 	return named, nil
@@ -149,14 +139,14 @@ func (ds *disks) Named(ctx context.Context, name string, proof bool) ([]disk.Dis
 // List reads every data disk of the region, page by page, and returns them
 // sorted by ID. Disks that come and go meanwhile may be missing; every other
 // one is there, once. Denied: ECS shows no disk at all, as to Get.
-func (ds *disks) List(ctx context.Context) ([]disk.Disk, error) {
+func (c *Client) List(ctx context.Context) ([]disk.Disk, error) {
 	began := time.Now()
-	all, err := ds.describe.all(ctx, func(r *sdkecs.DescribeDisksRequest) {
+	all, err := c.describer.all(ctx, func(r *sdkecs.DescribeDisksRequest) {
 		r.DiskType = "data"
 		r.MaxResults = integer(largestPage)
 	})
 	if err == nil && len(all) == 0 {
-		err = ds.describe.checkSight(ctx, began)
+		err = c.describer.checkSight(ctx, began)
 	}
 	if err != nil {
 		return nil, err
@@ -167,13 +157,13 @@ func (ds *disks) List(ctx context.Context) ([]disk.Disk, error) {
 
 // Delete deletes a disk. A disk that ECS says it doesn't know is deleted. There
 // is no read before: only the answer of DeleteDisk proves absence.
-func (ds *disks) Delete(ctx context.Context, id disk.ID) error {
+func (c *Client) Delete(ctx context.Context, id disk.ID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a disk can't be
 	}
-	ds.recent.End(id)
-	defer ds.recent.Changed(id)
-	_, err := transport.DeleteDisk.Send(ctx, ds.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
+	c.recent.End(id)
+	defer c.recent.Changed(id)
+	_, err := transport.DeleteDisk.Send(ctx, c.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
 	if disk.KindOf(err) == disk.NotFound {
 		return nil
 	}

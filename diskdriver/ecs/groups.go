@@ -16,23 +16,16 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
-// groups makes, finds and deletes groups of snapshots of one moment.
-type groups struct {
-	session   *transport.Session
-	snapshots *snapshots
-	reads     *batch.Reader[disk.GroupID, disk.Group]
-}
-
 // CreateGroup asks for snapshots of several disks at one point in time, under a
 // client token, and returns the ID of the group. No read has shown it yet.
 //
 // NotFound: one of the disks doesn't exist. Blocked: they don't go together.
 // Mismatch: the token was used with other parameters.
-func (gs *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
+func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
 	if token == "" {
 		return "", &disk.Error{Op: transport.CreateSnapshotGroup.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
-	reply, err := transport.CreateSnapshotGroup.Send(ctx, gs.session, func(r *sdkecs.CreateSnapshotGroupRequest) {
+	reply, err := transport.CreateSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.CreateSnapshotGroupRequest) {
 		r.ClientToken = string(token)
 		r.Name = disk.DisplayName(spec.Name)
 		r.ResourceGroupId = spec.ResourceGroupID
@@ -50,14 +43,18 @@ func (gs *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token di
 
 // GetGroup reads one group with its members as DescribeSnapshots shows them.
 // NotFound: ECS doesn't show it.
-func (gs *groups) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-	return gs.reads.Shown(id)(gs.reads.Once(ctx, id))
+func (c *Client) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
+	got, err := c.groups.Once(ctx, id)
+	if err == nil && !got.Found {
+		err = c.groups.NotFound(id)
+	}
+	return got.Value, err
 }
 
 // AwaitGroup is to groups what AwaitSnapshot is to snapshots: all who wait share
 // calls, one for ten groups and one for a hundred members.
-func (gs *groups) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
-	return gs.reads.Poll(ctx, id, snapshotPauses, seen, func(disk.Group) string { return fmt.Sprintf("snapshot group %s is not cut yet", id) })
+func (c *Client) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
+	return c.groups.Poll(ctx, id, snapshotPauses, seen, func(disk.Group) string { return fmt.Sprintf("snapshot group %s is not cut yet", id) })
 }
 
 // groupForm is the form of the IDs that ECS gives to groups.
@@ -67,11 +64,11 @@ var groupForm = regexp.MustCompile(`^ssg-[0-9a-z]{1,60}$`)
 // SnapshotGroupId.N).
 const mostGroups = 10
 
-// byID reads groups with all their members.
-func (gs *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
+// groupsByID reads groups with all their members.
+func (c *Client) groupsByID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
 	var all []disk.Group
 	for some := range slices.Chunk(ids, mostGroups) {
-		groups, err := gs.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+		groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 			list := texts(some)
 			r.SnapshotGroupId = &list
 		})
@@ -81,7 +78,7 @@ func (gs *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupI
 		// An answer to some other question must not pass for this one.
 		all = append(all, slices.DeleteFunc(groups, func(g disk.Group) bool { return !slices.Contains(some, g.ID) })...)
 	}
-	if err := gs.fill(ctx, all); err != nil {
+	if err := c.fillMembers(ctx, all); err != nil {
 		return nil, err
 	}
 	return byKey(all, func(g disk.Group) disk.GroupID { return g.ID }), nil
@@ -89,8 +86,8 @@ func (gs *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupI
 
 // FindGroups returns every group that has all the tags, without what only
 // DescribeSnapshots shows of its members. None is no error, and no proof either.
-func (gs *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
-	groups, err := gs.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+func (c *Client) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
+	groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.DescribeSnapshotGroupsTag {
 			return sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: value}
 		})
@@ -101,8 +98,8 @@ func (gs *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group,
 // CheckGroups returns nil if ECS shows any group. Denied, with disk.ErrUntold: it shows none at all, as
 // to an account without the permission to see any. No call tells of one group
 // whether ECS knows it.
-func (gs *groups) CheckGroups(ctx context.Context) error {
-	shown, err := gs.describe(ctx, func(*sdkecs.DescribeSnapshotGroupsRequest) {})
+func (c *Client) CheckGroups(ctx context.Context) error {
+	shown, err := c.describeGroups(ctx, func(*sdkecs.DescribeSnapshotGroupsRequest) {})
 	if err != nil || len(shown) > 0 {
 		return err
 	}
@@ -112,10 +109,10 @@ func (gs *groups) CheckGroups(ctx context.Context) error {
 var errNoGroups = fmt.Errorf("ECS shows these credentials no snapshot group at all, in the whole region: %w; "+
 	"is ecs:DescribeSnapshotGroups allowed for all groups?", disk.ErrUntold)
 
-// describe reads all pages of DescribeSnapshotGroups.
-func (gs *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
+// describeGroups reads all pages of DescribeSnapshotGroups.
+func (c *Client) describeGroups(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
 	return everyPage(transport.DescribeSnapshotGroups.Name, func(token string) ([]disk.Group, string, error) {
-		reply, err := transport.DescribeSnapshotGroups.Send(ctx, gs.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+		reply, err := transport.DescribeSnapshotGroups.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 			r.MaxResults = integer(batch.Size)
 			r.NextToken = token
 			fill(r)
@@ -131,9 +128,9 @@ func (gs *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapsh
 	})
 }
 
-// fill reads the members of groups: a group alone shows neither their sizes nor
+// fillMembers reads the members of groups: a group alone shows neither their sizes nor
 // their points in time.
-func (gs *groups) fill(ctx context.Context, groups []disk.Group) error {
+func (c *Client) fillMembers(ctx context.Context, groups []disk.Group) error {
 	var ids []disk.SnapshotID
 	for _, g := range groups {
 		for _, member := range g.Members {
@@ -142,7 +139,7 @@ func (gs *groups) fill(ctx context.Context, groups []disk.Group) error {
 	}
 	shown := make(map[disk.SnapshotID]disk.Snapshot, len(ids))
 	for some := range slices.Chunk(ids, batch.Size) {
-		shots, err := gs.snapshots.byID(ctx, some)
+		shots, err := c.snapshotsByID(ctx, some)
 		if err != nil {
 			return err
 		}
@@ -160,29 +157,29 @@ func (gs *groups) fill(ctx context.Context, groups []disk.Group) error {
 }
 
 // AskGroupGone is to groups what askGone is to all resources.
-func (gs *groups) AskGroupGone(ctx context.Context, id disk.GroupID) error {
+func (c *Client) AskGroupGone(ctx context.Context, id disk.GroupID) error {
 	if !groupForm.MatchString(string(id)) {
 		return nil // ECS gives out no such ID
 	}
-	return askGone(ctx, gs.session, "snapshotgroup", string(id))
+	return c.askGone(ctx, "snapshotgroup", string(id))
 }
 
 // DeleteGroup deletes a group and its members, also those that disks were made
 // from; those stay. A group that ECS says it doesn't know is deleted.
-func (gs *groups) DeleteGroup(ctx context.Context, id disk.GroupID) error {
+func (c *Client) DeleteGroup(ctx context.Context, id disk.GroupID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a group can't be
 	}
-	kept, err := gs.deleteGroup(ctx, id)
+	kept, err := c.deleteGroup(ctx, id)
 	if err != nil || len(kept) == 0 {
 		return err
 	}
 	for _, member := range kept {
-		if err := gs.snapshots.DeleteSnapshot(ctx, member.id); err != nil {
+		if err := c.DeleteSnapshot(ctx, member.id); err != nil {
 			return fmt.Errorf("snapshot %s stays (%s): %w", member.id, member.why, err)
 		}
 	}
-	if kept, err = gs.deleteGroup(ctx, id); err == nil && len(kept) > 0 {
+	if kept, err = c.deleteGroup(ctx, id); err == nil && len(kept) > 0 {
 		err = &disk.Error{Op: transport.DeleteSnapshotGroup.Name, Kind: disk.InUse, Err: fmt.Errorf("snapshot %s stays: %s", kept[0].id, kept[0].why)}
 	}
 	return err
@@ -196,8 +193,8 @@ type keptMember struct {
 
 // deleteGroup makes one DeleteSnapshotGroup and returns the members that are
 // still there.
-func (gs *groups) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
-	reply, err := transport.DeleteSnapshotGroup.Send(ctx, gs.session, func(r *sdkecs.DeleteSnapshotGroupRequest) { r.SnapshotGroupId = string(id) })
+func (c *Client) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
+	reply, err := transport.DeleteSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotGroupRequest) { r.SnapshotGroupId = string(id) })
 	if disk.KindOf(err) == disk.NotFound {
 		return nil, nil // an absent group has been deleted
 	}

@@ -17,37 +17,45 @@ const (
 	mostTypes     = 10
 )
 
-// instances knows what instances are and take.
-type instances struct{ session *transport.Session }
-
 // Instances reads the type and the zone of instances, a hundred with a call.
 // One that the region doesn't have is not in the answer, nor is one that the
 // credentials may not see.
-func (n *instances) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk.InstanceID]disk.Instance, error) {
+func (c *Client) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk.InstanceID]disk.Instance, error) {
+	all, err := c.describeInstances(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	found := make(map[disk.InstanceID]disk.Instance, len(ids))
+	for _, i := range all {
+		found[disk.InstanceID(i.InstanceId)] = disk.Instance{Type: disk.InstanceType(i.InstanceType), Zone: disk.Zone(i.ZoneId)}
+	}
+	return found, nil
+}
+
+// describeInstances reads instances, a hundred with a call.
+func (c *Client) describeInstances(ctx context.Context, ids []disk.InstanceID) ([]sdkecs.Instance, error) {
+	var all []sdkecs.Instance
 	for some := range slices.Chunk(ids, mostInstances) {
-		reply, err := transport.DescribeInstances.Send(ctx, n.session, func(r *sdkecs.DescribeInstancesRequest) {
+		reply, err := transport.DescribeInstances.Send(ctx, c.session, func(r *sdkecs.DescribeInstancesRequest) {
 			r.InstanceIds = jsonList(some)
 			r.PageSize = integer(mostInstances)
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, i := range reply.Instances.Instance {
-			found[disk.InstanceID(i.InstanceId)] = disk.Instance{Type: disk.InstanceType(i.InstanceType), Zone: disk.Zone(i.ZoneId)}
-		}
+		all = append(all, reply.Instances.Instance...)
 	}
-	return found, nil
+	return all, nil
 }
 
 // DataDisks reads how many disks the instances of each type can have besides
 // their system disk, ten types with a call. A type that ECS doesn't know is not
 // in the answer.
-func (n *instances) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
+func (c *Client) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
 	limits := make(map[disk.InstanceType]int, len(types))
 	for some := range slices.Chunk(types, mostTypes) {
 		names := texts(some)
-		reply, err := transport.DescribeInstanceTypes.Send(ctx, n.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
+		reply, err := transport.DescribeInstanceTypes.Send(ctx, c.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +72,8 @@ func (n *instances) DataDisks(ctx context.Context, types []disk.InstanceType) (m
 // of a type, or for any instance if the type is empty; with regional those
 // that the region has, under the empty zone. What is sold out just now is among
 // them, for there may be disks of it. What is not in the answer is not known.
-func (n *instances) Categories(ctx context.Context, t disk.InstanceType, regional bool) (map[disk.Zone][]disk.Category, error) {
-	reply, err := available(ctx, n.session, t, regional)
+func (c *Client) Categories(ctx context.Context, t disk.InstanceType, regional bool) (map[disk.Zone][]disk.Category, error) {
+	reply, err := c.available(ctx, t, regional)
 	if err != nil {
 		return nil, err
 	}
@@ -76,25 +84,4 @@ func (n *instances) Categories(ctx context.Context, t disk.InstanceType, regiona
 		}
 	}
 	return all, nil
-}
-
-// instanceStates reads the states of the instances that have a disk. One that the
-// region doesn't have is not in the answer, nor is one that the credentials may not see.
-func instanceStates(ctx context.Context, s *transport.Session, holders []disk.Attachment) (map[disk.InstanceID]string, error) {
-	ids := make([]disk.InstanceID, len(holders))
-	for i, h := range holders {
-		ids[i] = h.Instance
-	}
-	reply, err := transport.DescribeInstances.Send(ctx, s, func(r *sdkecs.DescribeInstancesRequest) {
-		r.InstanceIds = jsonList(ids)
-		r.PageSize = integer(mostInstances)
-	})
-	if err != nil {
-		return nil, err
-	}
-	states := make(map[disk.InstanceID]string, len(ids))
-	for _, i := range reply.Instances.Instance {
-		states[disk.InstanceID(i.InstanceId)] = i.Status
-	}
-	return states, nil
 }

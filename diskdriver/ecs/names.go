@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -18,23 +17,12 @@ const (
 	usualPages = 8
 )
 
-// names reads disks by the names of their volumes. Filters are ANDed, so one
+// disksByName reads disks by the names of their volumes. Filters are ANDed, so one
 // filtered call finds one name: a few names have a call each, and a crowd, as
 // after a handover, shares a list of all disks once that takes fewer calls.
-type names struct {
-	one   func(ctx context.Context, name string) ([]disk.Disk, error)
-	all   func(ctx context.Context) ([]disk.Disk, error)
-	pages atomic.Int64 // of the last list of all disks; 0: there was none
-}
-
-// find returns the disks of each name.
-func (n *names) find(ctx context.Context, wanted []string) (map[string][]disk.Disk, error) {
-	pages := n.pages.Load()
-	if pages == 0 {
-		pages = usualPages
-	}
-	if int64(len(wanted)) > pages {
-		return n.findAll(ctx)
+func (c *Client) disksByName(ctx context.Context, wanted []string) (map[string][]disk.Disk, error) {
+	if int64(len(wanted)) > cmp.Or(c.namePages.Load(), usualPages) {
+		return c.allByName(ctx)
 	}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
@@ -42,7 +30,7 @@ func (n *names) find(ctx context.Context, wanted []string) (map[string][]disk.Di
 	var failure error
 	for _, name := range wanted {
 		calls.Go(func() {
-			found, err := n.one(ctx, name)
+			found, err := c.describer.all(ctx, namedQuery(name, c.shared.clusterID))
 			mu.Lock()
 			defer mu.Unlock()
 			byName[name], failure = found, cmp.Or(failure, err)
@@ -52,13 +40,13 @@ func (n *names) find(ctx context.Context, wanted []string) (map[string][]disk.Di
 	return byName, failure
 }
 
-// findAll returns all disks by name.
-func (n *names) findAll(ctx context.Context) (map[string][]disk.Disk, error) {
-	all, err := n.all(ctx)
+// allByName returns all disks by the names of their volumes.
+func (c *Client) allByName(ctx context.Context) (map[string][]disk.Disk, error) {
+	all, err := c.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n.pages.Store(int64(len(all)/largestPage + 1))
+	c.namePages.Store(int64(len(all)/largestPage + 1))
 	byName := make(map[string][]disk.Disk, len(all))
 	for _, d := range all {
 		byName[d.Name] = append(byName[d.Name], d)

@@ -26,27 +26,27 @@ const growthShows = 10 * time.Second
 // change of category, is under way, or its instance is starting or stopping; or the disk has the size by ECS's answer, and no read shows it. OutOfRange: its
 // category has no such size. Blocked: some of its instances run, and others don't.
 // UnknownOutcome: ECS may or may not have resized it.
-func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
+func (c *Client) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
 	if d.Size >= size {
 		return d, nil
 	}
 	if d.State != disk.Attached && d.State != disk.Available {
 		return disk.Disk{}, &disk.Error{Op: transport.ResizeDisk.Name, Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
 	}
-	reply, err := ds.resize(ctx, d, size)
+	reply, err := c.resize(ctx, d, size)
 	switch {
 	case err == nil:
 		said := fmt.Sprintf("ECS has accepted %d GiB", size)
 		if reply.OrderId != "" {
 			said += " as order " + reply.OrderId
 		}
-		return ds.grown(ctx, d.ID, size, said, reply.RequestId)
+		return c.grown(ctx, d.ID, size, said, reply.RequestId)
 	case transport.CodeOf(err) == "InvalidDiskSize": // an earlier call, or somebody else's, has made it so large
 		var refusal *disk.Error
 		errors.As(err, &refusal)
-		return ds.grown(ctx, d.ID, size, fmt.Sprintf("ECS says that the disk has %d GiB already", size), refusal.RequestID)
+		return c.grown(ctx, d.ID, size, fmt.Sprintf("ECS says that the disk has %d GiB already", size), refusal.RequestID)
 	case disk.KindOf(err) == disk.UnknownOutcome:
-		now, readErr := ds.Get(ctx, d.ID) // who else may have resized it, or this call
+		now, readErr := c.Get(ctx, d.ID) // who else may have resized it, or this call
 		if readErr == nil && now.Size >= size {
 			return now, nil
 		}
@@ -55,10 +55,10 @@ func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 }
 
 // grown returns a disk when a read shows it with the size that it has by ECS's answer.
-func (ds *disks) grown(ctx context.Context, id disk.ID, size disk.GiB, said, requestID string) (disk.Disk, error) {
+func (c *Client) grown(ctx context.Context, id disk.ID, size disk.GiB, said, requestID string) (disk.Disk, error) {
 	limited, cancel := context.WithTimeout(ctx, growthShows)
 	defer cancel()
-	now, err := ds.reads.Await(limited, batch.Change{Disk: id}, func(d disk.Disk) (bool, error) { return d.Size >= size, nil })
+	now, err := c.reads.Await(limited, batch.Change{Disk: id}, func(d disk.Disk) (bool, error) { return d.Size >= size, nil })
 	if err == nil {
 		return now, nil
 	}
@@ -71,27 +71,31 @@ func (ds *disks) grown(ctx context.Context, id disk.ID, size disk.GiB, said, req
 }
 
 // resize makes the call.
-func (ds *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) (*sdkecs.ResizeDiskResponse, error) {
-	reply, err := ds.sendResize(ctx, d.ID, size, d.State == disk.Attached)
+func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) (*sdkecs.ResizeDiskResponse, error) {
+	reply, err := c.sendResize(ctx, d.ID, size, d.State == disk.Attached)
 	if transport.CodeOf(err) == "InvalidInstanceStatus.NotRunning" { // a guest that starts sees the size
-		if err := ds.checkNoneRuns(ctx, d.ID, err); err != nil {
+		if err := c.checkNoneRuns(ctx, d.ID, err); err != nil {
 			return nil, ofDisk(d.ID, err)
 		}
-		reply, err = ds.sendResize(ctx, d.ID, size, false)
+		reply, err = c.sendResize(ctx, d.ID, size, false)
 	}
 	return reply, ofDisk(d.ID, err)
 }
 
 // checkNoneRuns returns nil if all instances that have a disk are stopped: a guest that runs doesn't see what is resized offline, and nothing
 // would mend that before it starts again.
-func (ds *disks) checkNoneRuns(ctx context.Context, id disk.ID, refusal error) error {
-	now, err := ds.Get(ctx, id)
+func (c *Client) checkNoneRuns(ctx context.Context, id disk.ID, refusal error) error {
+	now, err := c.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	states, err := instanceStates(ctx, ds.session, now.Attachments)
+	instances, err := c.describeInstances(ctx, now.Holders())
 	if err != nil {
 		return err
+	}
+	states := make(map[disk.InstanceID]string, len(instances))
+	for _, i := range instances {
+		states[disk.InstanceID(i.InstanceId)] = i.Status
 	}
 	var stopped, others []string
 	for _, a := range now.Attachments {
@@ -119,9 +123,9 @@ func (ds *disks) checkNoneRuns(ctx context.Context, id disk.ID, refusal error) e
 		strings.Join(others, ", instance "), strings.Join(stopped, ", "))}
 }
 
-func (ds *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) (*sdkecs.ResizeDiskResponse, error) {
-	defer ds.recent.Changed(id)
-	return transport.ResizeDisk.Send(ctx, ds.session, func(r *sdkecs.ResizeDiskRequest) {
+func (c *Client) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) (*sdkecs.ResizeDiskResponse, error) {
+	defer c.recent.Changed(id)
+	return transport.ResizeDisk.Send(ctx, c.session, func(r *sdkecs.ResizeDiskRequest) {
 		r.DiskId = string(id)
 		r.NewSize = integer(int64(size))
 		r.Type = "offline"

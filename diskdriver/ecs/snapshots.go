@@ -19,27 +19,19 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
-// snapshots makes, finds and deletes snapshots.
-type snapshots struct {
-	session    *transport.Session
-	countEmpty func(action string)
-	known      knownSnapshots
-	reads      *batch.Reader[disk.SnapshotID, disk.Snapshot]
-}
-
 // CreateSnapshot asks for a snapshot under a client token and returns its ID.
 // No read has shown it yet, and its point in time may be still to come.
 //
 // NotFound: there is no such disk. Mismatch: the token was used with other
 // parameters. Of an UnknownOutcome the same call with the same token tells.
-func (s *snapshots) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error) {
+func (c *Client) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error) {
 	if token == "" {
 		return "", &disk.Error{Op: transport.CreateSnapshot.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
 	if !possibleID.MatchString(string(spec.Source)) {
 		return "", notAnID(spec.Source)
 	}
-	reply, err := transport.CreateSnapshot.Send(ctx, s.session, func(r *sdkecs.CreateSnapshotRequest) {
+	reply, err := transport.CreateSnapshot.Send(ctx, c.session, func(r *sdkecs.CreateSnapshotRequest) {
 		r.DiskId = string(spec.Source)
 		r.ClientToken = string(token)
 		r.ResourceGroupId = spec.ResourceGroupID
@@ -56,7 +48,7 @@ func (s *snapshots) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, 
 	if err != nil {
 		return "", ofDisk(spec.Source, err)
 	}
-	s.known.add(disk.SnapshotID(reply.SnapshotId))
+	c.known.add(disk.SnapshotID(reply.SnapshotId))
 	return disk.SnapshotID(reply.SnapshotId), nil
 }
 
@@ -65,16 +57,16 @@ var errNoToken = errors.New("the client token is empty; without one a retry woul
 // DeleteSnapshot deletes a snapshot, also one that is still in progress and one
 // that disks were made from; those stay. A snapshot that ECS says it doesn't
 // know is deleted.
-func (s *snapshots) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
+func (c *Client) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a snapshot can't be
 	}
-	_, err := transport.DeleteSnapshot.Send(ctx, s.session, func(r *sdkecs.DeleteSnapshotRequest) {
+	_, err := transport.DeleteSnapshot.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotRequest) {
 		r.SnapshotId = string(id)
 		r.Force = requests.NewBoolean(true)
 	})
 	if err == nil || disk.KindOf(err) == disk.NotFound {
-		s.known.remove(id)
+		c.known.remove(id)
 		return nil
 	}
 	return err
@@ -85,25 +77,29 @@ var snapshotForm = regexp.MustCompile(`^s-[0-9a-z]{1,60}$`)
 
 // GetSnapshot reads one snapshot; concurrent reads share calls. NotFound: ECS
 // doesn't show it.
-func (s *snapshots) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
+func (c *Client) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
 	if !possibleID.MatchString(string(id)) {
-		return s.reads.Shown(id)(batch.Observation[disk.Snapshot]{}, nil)
+		return disk.Snapshot{}, c.snapshots.NotFound(id)
 	}
-	return s.reads.Shown(id)(s.reads.Get(ctx, id))
+	got, err := c.snapshots.Get(ctx, id)
+	if err == nil && !got.Found {
+		err = c.snapshots.NotFound(id)
+	}
+	return got.Value, err
 }
 
-// byID reads up to a hundred snapshots.
-func (s *snapshots) byID(ctx context.Context, ids []disk.SnapshotID) (map[disk.SnapshotID]disk.Snapshot, error) {
-	all, err := s.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
+// snapshotsByID reads up to a hundred snapshots.
+func (c *Client) snapshotsByID(ctx context.Context, ids []disk.SnapshotID) (map[disk.SnapshotID]disk.Snapshot, error) {
+	all, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
 	return byKey(all, func(s disk.Snapshot) disk.SnapshotID { return s.ID }), err
 }
 
 // ListSnapshots returns every snapshot of the region that passes the filter,
 // whoever made it, each once and sorted by ID. None is no error, and no proof
 // either: ECS may show a new tag late.
-func (s *snapshots) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
+func (c *Client) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
 	all, err := everyPage(transport.DescribeSnapshots.Name, func(token string) ([]disk.Snapshot, string, error) {
-		return s.PageSnapshots(ctx, filter, token, batch.Size)
+		return c.PageSnapshots(ctx, filter, token, batch.Size)
 	})
 	slices.SortFunc(all, disk.CompareSnapshots)
 	return slices.CompactFunc(all, func(a, b disk.Snapshot) bool { return a.ID == b.ID }), err
@@ -113,12 +109,12 @@ func (s *snapshots) ListSnapshots(ctx context.Context, filter disk.SnapshotFilte
 // own order, and returns the token of the next page, empty after the last. A page
 // has at most so many, of 10 to 100. BadToken: ECS takes the
 // token for none of its own, or not any more.
-func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) ([]disk.Snapshot, string, error) {
+func (c *Client) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) ([]disk.Snapshot, string, error) {
 	impossible := func(id disk.SnapshotID) bool { return !possibleID.MatchString(string(id)) }
 	if slices.ContainsFunc(filter.IDs, impossible) || filter.Source != "" && !possibleID.MatchString(string(filter.Source)) {
 		return nil, "", nil // such a snapshot can't be
 	}
-	reply, err := s.describeSnapshots(ctx, filter, token, most)
+	reply, err := c.describeSnapshots(ctx, filter, token, most)
 	if err != nil {
 		return nil, "", badToken(transport.DescribeSnapshots.Name, token, err)
 	}
@@ -127,7 +123,7 @@ func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilte
 		// An answer to some other question must not pass for this one.
 		if shot := snapshotFromECS(shown); filter.Passes(shot) {
 			page = append(page, shot)
-			s.known.add(shot.ID)
+			c.known.add(shot.ID)
 		}
 	}
 	return page, reply.NextToken, nil
@@ -135,8 +131,8 @@ func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilte
 
 // describeSnapshots reads one page. A reply without a list of snapshots is no
 // answer: read as an empty list it would say that snapshots are gone.
-func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
-	return transport.DescribeSnapshots.Send(ctx, s.session, func(r *sdkecs.DescribeSnapshotsRequest) {
+func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
+	return transport.DescribeSnapshots.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotsRequest) {
 		r.MaxResults = integer(int64(most))
 		r.NextToken = token
 		r.DiskId = string(filter.Source)
@@ -155,36 +151,36 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 // others, or says that it doesn't know this one. Denied: it shows none at all, as
 // to an account without the permission to see any, and knows this one or, with
 // disk.ErrUntold, doesn't allow the question.
-func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
+func (c *Client) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
 	if !snapshotForm.MatchString(string(id)) {
 		return nil // ECS gives out no such ID
 	}
-	shown, _, err := s.PageSnapshots(ctx, disk.SnapshotFilter{}, "", leastPage)
+	shown, _, err := c.PageSnapshots(ctx, disk.SnapshotFilter{}, "", leastPage)
 	if err != nil || len(shown) > 0 {
 		return err
 	}
-	err = untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})
+	err = c.untag(ctx, "snapshot", string(id), []string{disk.NeverSetTag})
 	switch {
 	case err == nil:
-		s.countEmpty(transport.DescribeSnapshots.Name)
+		c.shared.metrics.countEmpty(transport.DescribeSnapshots.Name)
 		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: errNoSnapshots}
 	case disk.KindOf(err) == disk.NotFound:
 		return nil
 	case disk.KindOf(err) == disk.Denied:
-		s.countEmpty(transport.DescribeSnapshots.Name)
+		c.shared.metrics.countEmpty(transport.DescribeSnapshots.Name)
 		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: fmt.Errorf("%w: %w", disk.ErrUntold, errNoSnapshots)}
 	}
 	return err
 }
 
 // AskSnapshotGone is to snapshots what askGone is to all resources.
-func (s *snapshots) AskSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
+func (c *Client) AskSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
 	if !snapshotForm.MatchString(string(id)) {
 		return nil // ECS gives out no such ID
 	}
-	err := askGone(ctx, s.session, "snapshot", string(id))
+	err := c.askGone(ctx, "snapshot", string(id))
 	if err == nil {
-		s.known.remove(id)
+		c.known.remove(id)
 	}
 	return err
 }
@@ -192,12 +188,12 @@ func (s *snapshots) AskSnapshotGone(ctx context.Context, id disk.SnapshotID) err
 // CheckSnapshotSight returns nil if a list without snapshots may be true: ECS shows
 // some, or knows none of those that this process has seen last. Denied: as to
 // CheckSnapshotGone.
-func (s *snapshots) CheckSnapshotSight(ctx context.Context) error {
-	for _, id := range s.known.all() {
-		if err := s.CheckSnapshotGone(ctx, id); err != nil {
+func (c *Client) CheckSnapshotSight(ctx context.Context) error {
+	for _, id := range c.known.all() {
+		if err := c.CheckSnapshotGone(ctx, id); err != nil {
 			return err
 		}
-		s.known.remove(id)
+		c.known.remove(id)
 	}
 	return nil
 }
@@ -250,11 +246,11 @@ var snapshotPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * ti
 // in a row didn't show it. When ctx leaves no more time than to answer, the
 // error is Pending. A read that ECS throttles or doesn't answer ends no wait. All
 // who wait share calls.
-func (s *snapshots) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
+func (c *Client) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
 	if !possibleID.MatchString(string(id)) {
-		return s.reads.Shown(id)(batch.Observation[disk.Snapshot]{}, nil)
+		return disk.Snapshot{}, c.snapshots.NotFound(id)
 	}
-	return s.reads.Poll(ctx, id, snapshotPauses, seen, func(last disk.Snapshot) string {
+	return c.snapshots.Poll(ctx, id, snapshotPauses, seen, func(last disk.Snapshot) string {
 		return fmt.Sprintf("snapshot %s is not there yet: %s", id, last.Phase())
 	})
 }

@@ -15,12 +15,6 @@ import (
 // is nothing to be had.
 var soldOutStates = []string{"SoldOut", "WithoutStock", "ClosedWithoutStock"}
 
-// stock knows which disks there are to be had.
-type stock struct {
-	session    *transport.Session
-	countEmpty func(action string)
-}
-
 var errNoOffer = errors.New("an empty answer: ECS names no disk of any zone, not even one that is sold out, which says nothing of its stock; " +
 	"is ecs:DescribeAvailableResource allowed?")
 
@@ -28,8 +22,8 @@ var errNoOffer = errors.New("an empty answer: ECS names no disk of any zone, not
 // with regional which disks the region has that belong to no zone (ECS API,
 // DescribeAvailableResource). Unreachable: ECS names none at all, not even what is
 // sold out, which is no answer.
-func (s *stock) Offers(ctx context.Context, regional bool) (disk.Offers, error) {
-	all, err := s.onSale(ctx, regional)
+func (c *Client) Offers(ctx context.Context, regional bool) (disk.Offers, error) {
+	all, err := c.onSale(ctx, regional)
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +41,8 @@ func (s *stock) Offers(ctx context.Context, regional bool) (disk.Offers, error) 
 
 // onSale reads the data disks of the zones, or of the region, sold out or not. A
 // region may have no regional disks, but then it has others.
-func (s *stock) onSale(ctx context.Context, regional bool) (map[disk.Zone][]sdkecs.SupportedResource, error) {
-	reply, err := available(ctx, s.session, "", regional)
+func (c *Client) onSale(ctx context.Context, regional bool) (map[disk.Zone][]sdkecs.SupportedResource, error) {
+	reply, err := c.available(ctx, "", regional)
 	if err != nil {
 		return nil, err
 	}
@@ -59,17 +53,17 @@ func (s *stock) onSale(ctx context.Context, regional bool) (map[disk.Zone][]sdke
 		}
 	}
 	if regional {
-		_, err := s.onSale(ctx, false)
+		_, err := c.onSale(ctx, false)
 		return all, err
 	}
-	s.countEmpty(transport.DescribeAvailableResource.Name)
+	c.shared.metrics.countEmpty(transport.DescribeAvailableResource.Name)
 	return nil, &disk.Error{Op: transport.DescribeAvailableResource.Name, Kind: disk.Unreachable, RequestID: reply.RequestId, Err: errNoOffer}
 }
 
 // available reads which data disks there are for the instances of a type, or
 // for any instance if the type is empty, in all zones at once.
-func available(ctx context.Context, s *transport.Session, t disk.InstanceType, regional bool) (*sdkecs.DescribeAvailableResourceResponse, error) {
-	return transport.DescribeAvailableResource.Send(ctx, s, func(r *sdkecs.DescribeAvailableResourceRequest) {
+func (c *Client) available(ctx context.Context, t disk.InstanceType, regional bool) (*sdkecs.DescribeAvailableResourceResponse, error) {
+	return transport.DescribeAvailableResource.Send(ctx, c.session, func(r *sdkecs.DescribeAvailableResourceRequest) {
 		r.ResourceType = "disk"
 		r.DestinationResource = "DataDisk"
 		r.InstanceChargeType = "PostPaid"

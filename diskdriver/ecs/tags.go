@@ -8,69 +8,61 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
-// tagging changes the tags of disks.
-type tagging struct {
-	session *transport.Session
-	recent  *batch.Recent
-}
-
 // Tag sets tags of a disk, over others of the same keys. Reads may show them a
 // moment later.
-func (t *tagging) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
+func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 	switch {
 	case !possibleID.MatchString(string(id)):
 		return notAnID(id)
 	case len(tags) == 0:
 		return nil
 	}
-	defer t.recent.Changed(id)
-	_, err := transport.TagResources.Send(ctx, t.session, func(r *sdkecs.TagResourcesRequest) {
-		r.ResourceType = "disk"
-		r.ResourceId = &[]string{string(id)}
-		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.TagResourcesTag { return sdkecs.TagResourcesTag{Key: key, Value: value} })
-	})
-	return ofDisk(id, err)
+	return c.tag(ctx, []disk.ID{id}, tags)
 }
 
 // TagAll is Tag of many disks, with a call for each fifty of them. Those before an
 // error are tagged.
-func (t *tagging) TagAll(ctx context.Context, ids []disk.ID, tags disk.Tags) error {
+func (c *Client) TagAll(ctx context.Context, ids []disk.ID, tags disk.Tags) error {
 	for some := range slices.Chunk(ids, disk.MostTagged) {
-		_, err := transport.TagResources.Send(ctx, t.session, func(r *sdkecs.TagResourcesRequest) {
-			r.ResourceType = "disk"
-			list := texts(some)
-			r.ResourceId = &list
-			r.Tag = tagsToECS(tags, func(key, value string) sdkecs.TagResourcesTag { return sdkecs.TagResourcesTag{Key: key, Value: value} })
-		})
-		for _, id := range some {
-			t.recent.Changed(id)
-		}
-		if err != nil {
-			return ofDisk(some[0], err)
+		if err := c.tag(ctx, some, tags); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// tag is Tag of some disks, as many as one call takes.
+func (c *Client) tag(ctx context.Context, ids []disk.ID, tags disk.Tags) error {
+	_, err := transport.TagResources.Send(ctx, c.session, func(r *sdkecs.TagResourcesRequest) {
+		r.ResourceType = "disk"
+		list := texts(ids)
+		r.ResourceId = &list
+		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.TagResourcesTag { return sdkecs.TagResourcesTag{Key: key, Value: value} })
+	})
+	for _, id := range ids {
+		c.recent.Changed(id)
+	}
+	return ofDisk(ids[0], err)
+}
+
 // Untag removes tags from a disk. Removal of an absent tag isn't an error.
-func (t *tagging) Untag(ctx context.Context, id disk.ID, keys []string) error {
+func (c *Client) Untag(ctx context.Context, id disk.ID, keys []string) error {
 	switch {
 	case !possibleID.MatchString(string(id)):
 		return notAnID(id)
 	case len(keys) == 0:
 		return nil
 	}
-	defer t.recent.Changed(id)
-	return ofDisk(id, untag(ctx, t.session, "disk", string(id), keys))
+	defer c.recent.Changed(id)
+	return ofDisk(id, c.untag(ctx, "disk", string(id), keys))
 }
 
 // askGone returns nil if ECS says that it doesn't know a resource that no read shows. Pending: it does. Denied: the credentials may not ask.
-func askGone(ctx context.Context, s *transport.Session, kind, id string) error {
-	switch err := untag(ctx, s, kind, id, []string{disk.NeverSetTag}); {
+func (c *Client) askGone(ctx context.Context, kind, id string) error {
+	switch err := c.untag(ctx, kind, id, []string{disk.NeverSetTag}); {
 	case err == nil:
 		return disk.Errorf(disk.Pending, "ECS knows %s %s and doesn't show it", kind, id)
 	case disk.KindOf(err) != disk.NotFound:
@@ -80,8 +72,8 @@ func askGone(ctx context.Context, s *transport.Session, kind, id string) error {
 }
 
 // untag removes tags from a resource of a type. NotFound: ECS doesn't know it.
-func untag(ctx context.Context, s *transport.Session, kind, id string, keys []string) error {
-	_, err := transport.UntagResources.Send(ctx, s, func(r *sdkecs.UntagResourcesRequest) {
+func (c *Client) untag(ctx context.Context, kind, id string, keys []string) error {
+	_, err := transport.UntagResources.Send(ctx, c.session, func(r *sdkecs.UntagResourcesRequest) {
 		r.ResourceType = kind
 		r.ResourceId = &[]string{id}
 		list := slices.Clone(keys)

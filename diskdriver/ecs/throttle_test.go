@@ -245,7 +245,7 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 			time.Sleep(5 * time.Minute) // in which ECS refuses nothing
 		}
 		began := time.Now()
-		if err := c.Delete(t.Context(), "d-bp1a"); err != nil || time.Since(began) > 10*time.Second || c.disks.session.Throttled("DeleteDisk") {
+		if err := c.Delete(t.Context(), "d-bp1a"); err != nil || time.Since(began) > 10*time.Second || c.session.Throttled("DeleteDisk") {
 			t.Errorf("calls are still held back: %v after %v", err, time.Since(began))
 		}
 	})

@@ -19,12 +19,15 @@ func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, s
 	defer cancel()
 	var last V
 	for reads, absent, refused := 0, 0, 0; ; reads++ {
-		got, err := r.Shown(id)(r.Once(limited, id))
+		got, err := r.Once(limited, id)
+		if err == nil && !got.Found {
+			err = r.NotFound(id)
+		}
 		switch {
 		case err == nil:
-			absent, refused, last = 0, 0, got
-			if done, err := seen(got); done || err != nil {
-				return got, err
+			absent, refused, last = 0, 0, got.Value
+			if done, err := seen(last); done || err != nil {
+				return last, err
 			}
 		case disk.KindOf(err) == disk.NotFound:
 			refused = 0

@@ -134,15 +134,9 @@ func (r *Reader[K, V]) Once(ctx context.Context, id K) (Observation[V], error) {
 	return r.await(ctx, &request[K, V]{id: id, since: now, due: now, wanted: certain})
 }
 
-// Shown takes what a read shows of a thing and returns the thing. NotFound: the read
-// doesn't show it.
-func (r *Reader[K, V]) Shown(id K) func(Observation[V], error) (V, error) {
-	return func(got Observation[V], err error) (V, error) {
-		if err == nil && !got.Found {
-			err = r.failed(disk.NotFound, "ECS shows no %s %s", r.config.Noun, id)
-		}
-		return got.Value, err
-	}
+// NotFound is the error for a thing that no read shows.
+func (r *Reader[K, V]) NotFound(id K) error {
+	return r.failed(disk.NotFound, "ECS shows no %s %s", r.config.Noun, id)
 }
 
 // certain is for who wants to know how things are, whatever that is.
