@@ -34,22 +34,8 @@ type Limiter struct {
 	mu       sync.Mutex
 	arrivals int
 	windows  windows
-	epoch    int // grows each time the window is closed
-	inFlight int // calls of this epoch
-	queue    []*waiter
+	queue    []*Turn
 	timer    *time.Timer
-}
-
-// waiter is one call's position in the queue.
-type waiter struct {
-	arrival int
-	granted chan permit
-}
-
-// permit allows one call.
-type permit struct {
-	epoch int
-	stamp stamp
 }
 
 // Waits is told of each call that is delayed by throttling: when it begins to
@@ -69,52 +55,95 @@ func New(action string, concurrency int, waits Waits) *Limiter {
 type Turn struct {
 	limiter *Limiter
 	arrival int
-	permit  permit
-	granted bool  // the call may be sent
+	granted chan stamp // gets an element when the call may be sent
+	stamp   stamp
+	sending bool  // the call may be sent, or was
 	refusal error // of the last try
 }
 
 // Arrive gives a call its place. Then Wait and Done take turns until Done says that it was the last; Leave comes at the end, whatever it is.
-func (l *Limiter) Arrive() *Turn { return &Turn{limiter: l, arrival: l.arrive()} }
+func (l *Limiter) Arrive() *Turn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrivals++
+	return &Turn{limiter: l, arrival: l.arrivals, granted: make(chan stamp, 1)}
+}
 
 // Wait returns nil when ECS is likely to accept the call. When ctx ends before, the error has Kind Throttled, or
 // Unreachable if other calls in flight were all that was waited for.
-func (t *Turn) Wait(ctx context.Context) (err error) {
-	if t.permit, err = t.limiter.acquire(ctx, t.arrival); err != nil {
-		return t.limiter.timedOut(t.refusal, err)
+func (t *Turn) Wait(ctx context.Context) error {
+	l := t.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := time.Now()
+	at, _ := slices.BinarySearchFunc(l.queue, t.arrival, func(other *Turn, arrival int) int { return other.arrival - arrival })
+	if deadline, ok := ctx.Deadline(); ok && l.windows.delays(began) && deadline.Before(l.windows.earliest(at)) {
+		return t.timedOut(fmt.Errorf("%w, at place %d of the queue", errNoTime, at+1))
 	}
-	t.granted = true
-	return nil
+	l.queue = slices.Insert(l.queue, at, t)
+	l.grant()
+	if l.windows.delays(began) {
+		l.waits.Begun()
+		defer func() { l.waits.Ended(time.Since(began)) }()
+	}
+	l.mu.Unlock()
+	select {
+	case t.stamp = <-t.granted:
+		l.mu.Lock()
+		t.sending = true
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	if at := slices.Index(l.queue, t); at >= 0 {
+		l.queue = slices.Delete(l.queue, at, at+1)
+	} else { // it was granted just now
+		t.stamp = <-t.granted
+		t.end(notSent)
+	}
+	return t.timedOut(ctx.Err())
 }
 
 // Done notes what became of the call, and says whether it is to be sent again, after Wait: its error has Kind Throttled. Nothing else is
 // repeated.
 func (t *Turn) Done(err error) (again bool) {
-	t.granted, t.refusal = false, err
-	t.limiter.release(t.permit, verdictOn(err))
+	t.limiter.mu.Lock()
+	defer t.limiter.mu.Unlock()
+	t.refusal = err
+	t.end(verdictOn(err))
 	return err != nil && disk.KindOf(err) == disk.Throttled
 }
 
 // Leave ends a call that has panicked. It does nothing after Done.
 func (t *Turn) Leave() {
-	if t.granted {
-		t.limiter.release(t.permit, noAnswer)
+	t.limiter.mu.Lock()
+	defer t.limiter.mu.Unlock()
+	if t.sending {
+		t.end(noAnswer)
 	}
+}
+
+// end takes in what became of the call, and admits those that may be sent now.
+func (t *Turn) end(v verdict) {
+	t.sending = false
+	t.limiter.windows.end(t.stamp, v, time.Now())
+	t.limiter.grant()
 }
 
 var errNoTime = errors.New("the caller's time ends before the next call may be sent")
 
 // timedOut is the error of a call that waited for too long: for ECS, or for the
 // calls before it.
-func (l *Limiter) timedOut(refusal, why error) error {
+func (t *Turn) timedOut(why error) error {
+	action, windows := t.limiter.action, &t.limiter.windows
 	var last *disk.Error
 	switch {
-	case errors.As(refusal, &last):
-		return &disk.Error{Op: l.action, Kind: disk.Throttled, RequestID: last.RequestID, Err: fmt.Errorf("%w (not tried again: %w)", last.Err, why)}
-	case l.limited():
-		return &disk.Error{Op: l.action, Kind: disk.Throttled, Err: fmt.Errorf("held back because ECS throttles %s: %w", l.action, why)}
+	case errors.As(t.refusal, &last):
+		return &disk.Error{Op: action, Kind: disk.Throttled, RequestID: last.RequestID, Err: fmt.Errorf("%w (not tried again: %w)", last.Err, why)}
+	case windows.closed || windows.share > 0:
+		return &disk.Error{Op: action, Kind: disk.Throttled, Err: fmt.Errorf("held back because ECS throttles %s: %w", action, why)}
 	}
-	return &disk.Error{Op: l.action, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", l.underWay(), l.action, why)}
+	return &disk.Error{Op: action, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", windows.inFlight, action, why)}
 }
 
 type verdict int
@@ -146,13 +175,6 @@ func verdictOn(err error) verdict {
 	return accepted
 }
 
-func (l *Limiter) arrive() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.arrivals++
-	return l.arrivals
-}
-
 // Throttled says whether calls are held back because ECS refuses them.
 func (l *Limiter) Throttled() bool {
 	l.mu.Lock()
@@ -160,109 +182,16 @@ func (l *Limiter) Throttled() bool {
 	return l.windows.delays(time.Now())
 }
 
-// limited says whether ECS is known to throttle the action.
-func (l *Limiter) limited() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.windows.closed || l.windows.share > 0
-}
-
-// underWay is how many calls are in flight.
-func (l *Limiter) underWay() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inFlight
-}
-
-// acquire waits until a call may be sent.
-func (l *Limiter) acquire(ctx context.Context, arrival int) (permit, error) {
-	l.mu.Lock()
-	w := &waiter{arrival: arrival, granted: make(chan permit, 1)}
-	at, _ := slices.BinarySearchFunc(l.queue, w, func(a, b *waiter) int { return a.arrival - b.arrival })
-	if deadline, ok := ctx.Deadline(); ok && l.windows.delays(time.Now()) && deadline.Before(l.windows.earliest(at)) {
-		defer l.mu.Unlock()
-		return permit{}, fmt.Errorf("%w, at place %d of the queue", errNoTime, at+1)
-	}
-	l.queue = slices.Insert(l.queue, at, w)
-	l.grant()
-	if began := time.Now(); l.windows.delays(began) {
-		l.waits.Begun()
-		defer func() { l.waits.Ended(time.Since(began)) }()
-	}
-	l.mu.Unlock()
-
-	select {
-	case p := <-w.granted:
-		return p, nil
-	case <-ctx.Done():
-		return permit{}, l.abandon(w, ctx.Err())
-	}
-}
-
-// abandon takes a waiter out of the queue, or returns a permit that it was just
-// granted.
-func (l *Limiter) abandon(w *waiter, why error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at := slices.Index(l.queue, w); at >= 0 {
-		l.queue = slices.Delete(l.queue, at, at+1)
-		return why
-	}
-	l.learn(<-w.granted, notSent)
-	return why
-}
-
-// release ends a call.
-func (l *Limiter) release(p permit, v verdict) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.learn(p, v)
-}
-
-// learn takes in what became of a call, and grants the permits that follow.
-func (l *Limiter) learn(p permit, v verdict) {
-	inFlight := l.inFlight
-	if p.epoch == l.epoch {
-		l.inFlight--
-	}
-	closed := l.windows.closed
-	switch v {
-	case accepted:
-		l.windows.accept(p.stamp)
-	case refused:
-		l.windows.refuse(p.stamp, time.Now())
-	case crowded:
-		l.windows.refuseCrowd(p.stamp, time.Now(), inFlight)
-	case notSent:
-		l.windows.unsend(p.stamp)
-	}
-	l.nextEpoch(closed)
-	l.grant()
-}
-
-// nextEpoch stops counting the calls of a window that has closed: those still
-// in flight must not delay the probe for the next.
-func (l *Limiter) nextEpoch(wasClosed bool) {
-	if l.windows.closed && !wasClosed {
-		l.epoch++
-		l.inFlight = 0
-	}
-}
-
-// grant admits the waiters whose calls may be sent now, and sets the timer for
-// the next.
+// grant admits the calls that may be sent now, and sets the timer for the next.
 func (l *Limiter) grant() {
 	for len(l.queue) > 0 {
 		now := time.Now()
-		closed := l.windows.closed
-		ok, at := l.windows.room(now, l.inFlight)
-		l.nextEpoch(closed)
+		ok, at := l.windows.room(now)
 		if !ok {
 			l.wakeAt(at, now)
 			return
 		}
-		l.inFlight++
-		l.queue[0].granted <- permit{epoch: l.epoch, stamp: l.windows.send(now)}
+		l.queue[0].granted <- l.windows.send(now)
 		l.queue = l.queue[1:]
 	}
 }
@@ -271,13 +200,12 @@ func (l *Limiter) wakeAt(at, now time.Time) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	if !at.IsZero() {
-		l.timer = time.AfterFunc(at.Sub(now), l.wake)
+	if at.IsZero() {
+		return
 	}
-}
-
-func (l *Limiter) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.grant()
+	l.timer = time.AfterFunc(at.Sub(now), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.grant()
+	})
 }

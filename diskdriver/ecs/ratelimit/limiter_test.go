@@ -259,8 +259,8 @@ func TestACallThatIsNotSentCostsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if crowd(t, a, l, 10); l.windows.accepted != 10 || l.inFlight != 0 {
-			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", l.windows.accepted, l.inFlight)
+		if crowd(t, a, l, 10); l.windows.accepted != 10 || l.windows.inFlight != 0 {
+			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", l.windows.accepted, l.windows.inFlight)
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestAPanicOfACallLeaksNoPermit(t *testing.T) {
 			_ = do(t.Context(), l, func() error { panic("odd") })
 		}()
 	}
-	if n := l.underWay(); n > 0 {
+	if n := l.windows.inFlight; n > 0 {
 		t.Errorf("%d calls are said to be in flight, and none is", n)
 	}
 }
@@ -283,13 +283,12 @@ func TestAWallClockSetBackDelaysNoCall(t *testing.T) {
 	const limit = 60
 	w, used, began := windows{concurrency: 1}, map[int64]int{}, time.Now()
 	for now := began; now.Sub(began) < 5*time.Minute; now = now.Add(100 * time.Millisecond) {
-		if ok, _ := w.room(now, 0); ok {
-			s, minute := w.send(now), now.Unix()/60
+		if ok, _ := w.room(now); ok {
+			s, minute, v := w.send(now), now.Unix()/60, accepted
 			if used[minute]++; used[minute] > limit {
-				w.refuse(s, now)
-			} else {
-				w.accept(s)
+				v = refused
 			}
+			w.end(s, v, now)
 		}
 		for name, at := range map[string]time.Time{"opens": w.opens, "filled": w.filled, "since": w.since, "notBefore": w.notBefore} {
 			if !at.IsZero() && !strings.Contains(at.String(), " m=") {

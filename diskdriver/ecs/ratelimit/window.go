@@ -54,6 +54,8 @@ const (
 // refused; it is pure, and not safe for concurrent use.
 type windows struct {
 	concurrency int // calls in flight at most
+	inFlight    int // calls of the epoch
+	epoch       int // grows each time a window is found to be used up
 	fitting     int // and how many ECS takes at once, as far as is known; zero for any number
 	sinceThen   int // accepted calls since that was changed last
 
@@ -81,6 +83,7 @@ type windows struct {
 
 // stamp identifies a call when its answer comes.
 type stamp struct {
+	epoch int
 	seq   int
 	at    time.Time // when it was sent
 	probe bool
@@ -88,18 +91,18 @@ type stamp struct {
 
 // room says whether one more call may be sent beside those in flight. If not,
 // at is when to ask again; zero for: when a call is answered.
-func (w *windows) room(now time.Time, inFlight int) (ok bool, at time.Time) {
+func (w *windows) room(now time.Time) (ok bool, at time.Time) {
 	w.roll(now)
 	switch {
 	case w.closed && now.Before(w.notBefore):
 		return false, w.notBefore
 	case w.closed:
-		return inFlight == 0, time.Time{}
+		return w.inFlight == 0, time.Time{}
 	case w.share > 0 && w.tokens < 1:
 		w.waited = true
 		return false, w.nextToken(now)
 	}
-	return inFlight < w.width(), time.Time{}
+	return w.inFlight < w.width(), time.Time{}
 }
 
 // width is how many calls may be in flight.
@@ -191,13 +194,32 @@ func (w *windows) send(now time.Time) stamp {
 	if !w.closed {
 		w.tokens--
 	}
-	return stamp{seq: w.seq, at: now, probe: w.closed}
+	w.inFlight++
+	return stamp{epoch: w.epoch, seq: w.seq, at: now, probe: w.closed}
 }
 
-// unsend notes that it was not.
-func (w *windows) unsend(s stamp) {
-	if !s.probe && s.seq == w.seq {
-		w.tokens++
+// end learns from what became of a call. Once a window is found to be used up, calls that are still in flight must not delay the probe
+// for the next.
+func (w *windows) end(s stamp, v verdict, now time.Time) {
+	inFlight, closed := w.inFlight, w.closed
+	if s.epoch == w.epoch {
+		w.inFlight--
+	}
+	switch v {
+	case accepted:
+		w.accept(s)
+	case refused:
+		w.refuse(s, now)
+	case crowded:
+		w.refuseCrowd(s, now, inFlight)
+	case notSent:
+		if !s.probe && s.seq == w.seq {
+			w.tokens++
+		}
+	}
+	if w.closed && !closed {
+		w.epoch++
+		w.inFlight = 0
 	}
 }
 
