@@ -205,5 +205,9 @@ func cause(err error) string {
 	if errors.As(err, &client) && client.ErrorCode() == sdkerrors.JsonUnmarshalErrorCode {
 		return "the reply is not the JSON that was expected"
 	}
+	var long *http.MaxBytesError
+	if errors.As(err, &long) {
+		return fmt.Sprintf("the reply is longer than %d MiB", long.Limit>>20)
+	}
 	return err.Error()
 }

@@ -15,6 +15,10 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 )
 
+// longestReply is the most that is read of a reply: one that is longer is an error, for what is cut could pass for the whole. A page of
+// 500 disks, the longest that is asked for, has less than 2 MiB.
+const longestReply = 8 << 20
+
 // wire is the http.RoundTripper of one call, before the shared one. It carries the
 // context and the keys of the call, signs the request with them, and remembers how
 // far it got.
@@ -55,7 +59,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	response.Body = bounded(response.Body)
+	response.Body = http.MaxBytesReader(nil, response.Body, longestReply)
 	w.clock.learn(response.Header)
 	w.header = response.Header
 	if response.StatusCode/100 == 3 {
