@@ -67,9 +67,7 @@ type queue struct {
 	instance   disk.InstanceID
 	own        *limits // nil as long as the usual ones stand for them
 	waiting    []*Slot
-	sent       [2]int // slots whose call has no answer yet, by Verb
-	running    [2]int // slots whose call ECS has accepted
-	held       map[Operation]*Slot
+	held       map[Operation]*Slot    // those whose call was sent
 	positions  map[Operation]position // of those whose callers gave up
 	pause      time.Duration
 	pauseUntil time.Time // others keep the instance busy
@@ -131,43 +129,31 @@ func (q *Queues) Enter(instance disk.InstanceID, o Operation) (*Slot, error) {
 		s.arrival = p.arrival
 		delete(one.positions, o)
 	}
-	s.move(waiting, now)
+	s.move(waiting)
 	q.admit(one, now)
 	return s, nil
 }
 
 // move puts an operation into another stage.
-func (s *Slot) move(to stage, now time.Time) {
-	q, v := s.queue, s.operation.Verb
-	switch s.stage {
-	case waiting:
+func (s *Slot) move(to stage) {
+	q, count := s.queue, func(state string, change float64) { s.queues.count(s.operation.Verb, state, change) }
+	switch {
+	case s.stage == waiting:
 		q.waiting = slices.DeleteFunc(q.waiting, func(other *Slot) bool { return other == s })
-		s.queues.count(v, "waiting", -1)
-	case sent:
-		q.sent[v]--
-	case running:
-		q.running[v]--
+		count("waiting", -1)
+	case s.holds():
+		delete(q.held, s.operation)
+		count("running", -1)
 	}
-	before := s.holds()
-	switch s.stage = to; to {
-	case waiting:
+	switch s.stage = to; {
+	case to == waiting:
 		s.admitted = false
 		at, _ := slices.BinarySearchFunc(q.waiting, s.arrival, func(other *Slot, arrival int) int { return other.arrival - arrival })
 		q.waiting = slices.Insert(q.waiting, at, s)
-		s.queues.count(v, "waiting", 1)
-	case sent:
-		s.since = now
-		q.sent[v]++
-	case running:
-		q.running[v]++
-	}
-	switch after := s.holds(); {
-	case after && !before:
+		count("waiting", 1)
+	case s.holds():
 		q.held[s.operation] = s
-		s.queues.count(v, "running", 1)
-	case before && !after:
-		delete(q.held, s.operation)
-		s.queues.count(v, "running", -1)
+		count("running", 1)
 	}
 }
 
@@ -196,7 +182,8 @@ func (s *Slot) Start() bool {
 		return false
 	}
 	s.tried = s.queues.limits(s.queue).sent(s.operation.Verb, s.queue.active(), now)
-	s.move(sent, now)
+	s.since = now
+	s.move(sent)
 	return true
 }
 
@@ -208,9 +195,9 @@ func (s *Slot) Accepted() {
 		return
 	}
 	now, q := time.Now(), s.queue
-	s.move(running, now)
+	s.move(running)
 	q.pause, q.pauseUntil = 0, time.Time{}
-	s.queues.limits(q).accepted(s.operation.Verb, q.running, s.tried)
+	s.queues.limits(q).accepted(s.operation.Verb, q.running(), s.tried)
 	s.queues.admit(s.queue, now)
 }
 
@@ -222,7 +209,7 @@ func (s *Slot) Refused(by Limit) {
 		return
 	}
 	now, q := time.Now(), s.queue
-	s.move(waiting, now)
+	s.move(waiting)
 	if total(by, q.active()) > 0 {
 		s.queues.lower(q, by, s.tried[by], now)
 	} else { // what keeps the instance busy is not from here
@@ -240,7 +227,7 @@ func (s *Slot) Unsent() {
 		return
 	}
 	now := time.Now()
-	s.move(waiting, now)
+	s.move(waiting)
 	s.queues.limits(s.queue).unsent(s.tried)
 	s.queues.admit(s.queue, now)
 }
@@ -332,7 +319,7 @@ func (s *Slot) end(now time.Time) {
 	case s.stage == waiting:
 		q.positions[s.operation] = position{arrival: s.arrival, until: now.Add(positionKept)}
 	}
-	s.move(gone, now)
+	s.move(gone)
 	s.queues.admit(s.queue, now)
 	s.queues.drop(q, now)
 }
@@ -382,8 +369,21 @@ func (s *Slot) mayGo(now time.Time) (ok bool) {
 }
 
 // active is how many operations of each Verb hold a slot.
-func (q *queue) active() [2]int {
-	return [2]int{q.sent[Attach] + q.running[Attach], q.sent[Detach] + q.running[Detach]}
+func (q *queue) active() (n [2]int) {
+	for o := range q.held {
+		n[o.Verb]++
+	}
+	return n
+}
+
+// running is how many operations of each Verb ECS has accepted.
+func (q *queue) running() (n [2]int) {
+	for o, s := range q.held {
+		if s.stage == running {
+			n[o.Verb]++
+		}
+	}
+	return n
 }
 
 // limits returns what is known of an instance's limits.
@@ -397,7 +397,7 @@ func (q *Queues) limits(one *queue) *limits {
 // lower learns from a refusal. The instances of one account are mostly alike, so it holds for all that have shown nothing else,
 // unless another of them has been seen to take more.
 func (q *Queues) lower(one *queue, by Limit, tried bool, now time.Time) {
-	running := total(by, one.running)
+	running := total(by, one.running())
 	if one.own == nil && q.usual[by].taken > max(running, 1) {
 		own := q.usual
 		one.own = &own
