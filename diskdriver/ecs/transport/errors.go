@@ -109,27 +109,27 @@ var (
 )
 
 // failure says what became of a call that failed, in an error without secrets.
-func (w *wire) failure(ctx context.Context, a action, err error) error {
-	e := &disk.Error{Op: a.Name, RequestID: redact.Text(w.header.Get("X-Acs-Request-Id"))}
+func (x *exchange) failure(ctx, limited context.Context, a action, err error) error {
+	e := &disk.Error{Op: a.Name, RequestID: redact.Text(x.header.Get("X-Acs-Request-Id"))}
 	var refusal *sdkerrors.ServerError
 	switch {
 	case errors.As(err, &refusal):
 		e.Kind = a.KindOf(refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
-		text := w.refusalText(refusal)
+		text := x.refusalText(refusal)
 		if _, _, listed := rowOf(a.Name, refusal.ErrorCode()); !listed && e.Kind == disk.UnknownOutcome && refusal.ErrorCode() != "" {
 			text += " (the driver doesn't know this code, so the call may have taken effect)"
 		}
-		e.Err = &refusedError{code: w.keys.Redact(refusal.ErrorCode()), text: text}
+		e.Err = &refusedError{code: x.keys.Redact(refusal.ErrorCode()), text: text}
 		if refusal.RequestId() != "" {
 			e.RequestID = redact.Text(refusal.RequestId())
 		}
 		if isExpired(e) {
-			w.clock.correct(w.header)
+			x.transport.clock.correct(x.header)
 		}
-	case !w.sent.Load():
-		e.Kind, e.Err = disk.Unreachable, w.lost(ctx, "ECS can't be reached", err)
+	case !x.sent.Load():
+		e.Kind, e.Err = disk.Unreachable, x.lost(ctx, limited, "ECS can't be reached", err)
 	default:
-		e.Kind, e.Err = unanswered(a), w.lost(ctx, "no usable answer from ECS", err)
+		e.Kind, e.Err = unanswered(a), x.lost(ctx, limited, "no usable answer from ECS", err)
 	}
 	return e
 }
@@ -171,8 +171,8 @@ func noKeys(a action, err error) error {
 }
 
 // refusalText is what ECS said, in one line.
-func (w *wire) refusalText(refusal *sdkerrors.ServerError) string {
-	keys := w.keys
+func (x *exchange) refusalText(refusal *sdkerrors.ServerError) string {
+	keys := x.keys
 	message := keys.Redact(refusal.Message())
 	if refusal.ErrorCode() == "" {
 		return fmt.Sprintf("HTTP %d without an error code of ECS: %q", refusal.HttpStatus(), message)
@@ -181,7 +181,7 @@ func (w *wire) refusalText(refusal *sdkerrors.ServerError) string {
 	if needed, ok := refusal.AccessDeniedDetail()["AuthAction"].(string); ok && needed != "" {
 		text += " (permission needed: " + keys.Redact(needed) + ")"
 	}
-	if hint := hintOn(refusal.ErrorCode(), w.header); hint != "" {
+	if hint := hintOn(refusal.ErrorCode(), x.header); hint != "" {
 		text += " (" + hint + ")"
 	}
 	return text
@@ -189,14 +189,14 @@ func (w *wire) refusalText(refusal *sdkerrors.ServerError) string {
 
 // lost describes a call without an answer. Of the causes only the end of the
 // caller's context is kept for errors.Is.
-func (w *wire) lost(ctx context.Context, what string, err error) error {
+func (x *exchange) lost(ctx, limited context.Context, what string, err error) error {
 	if ended := ctx.Err(); ended != nil {
 		return fmt.Errorf("%s: %w", what, ended)
 	}
-	if w.ctx.Err() != nil {
+	if limited.Err() != nil {
 		return fmt.Errorf("%s in time", what)
 	}
-	return fmt.Errorf("%s: %s", what, w.keys.Redact(cause(err)))
+	return fmt.Errorf("%s: %s", what, x.keys.Redact(cause(err)))
 }
 
 // cause is the text of the reason of a failed call.

@@ -2,6 +2,10 @@
 // it with the caller's context, waits out throttling, and translates the result into
 // the terms of package disk.
 //
+// Its figure is disk.RequestLifetime: a request that changes something and is held up
+// on its way has no effect after 20 seconds (serverClock), and every promise about
+// calls whose answer was lost counts on that.
+//
 // Of the SDK it uses the types of requests and replies, their encoding, the table of
 // endpoints and the errors. The SDK's client has no context, shares state between
 // calls without a lock, and computes MD5 and SHA-1 for each request, so no call goes
@@ -182,42 +186,24 @@ func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, b
 // once makes one call with a fresh request, for the SDK keeps in a request what it has encoded. The SDK needs a deep
 // stack: it gets one of its own, for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
 func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build, expires bool) error {
-	call, cancel := context.WithTimeout(ctx, a.timeout)
+	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	w := &wire{ctx: call, keys: keys, signature: t.config.Signature, shared: t.shared, clock: &t.clock, expires: expires}
+	x := &exchange{transport: t, keys: keys, expires: expires}
 	request, reply := build()
 	ended := make(chan error, 1)
-	go func() { ended <- t.exchange(w, request, reply) }()
+	go func() { ended <- x.run(limited, request, reply) }()
 	err := <-ended
 	if err == nil && !a.isWhole(reply) {
 		err = errHollow
 	}
 	if err != nil {
-		return w.failure(ctx, a, err)
+		return x.failure(ctx, limited, a, err)
 	}
 	return nil
 }
 
-// exchange sends a request and reads its reply. An odd reply makes the SDK panic, which is an error here.
-func (t *Transport) exchange(w *wire, request requests.AcsRequest, reply responses.AcsResponse) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errUnreadable
-		}
-	}()
-	unsigned, err := t.encode(request)
-	if err != nil {
-		return err
-	}
-	response, err := w.RoundTrip(unsigned) //nolint:bodyclose // Unmarshal closes it
-	if err != nil {
-		return err
-	}
-	return responses.Unmarshal(reply, response, "JSON")
-}
-
 // encode returns the HTTP request of a request of the SDK's. All fields of the requests that are made here belong into the query.
-func (t *Transport) encode(request requests.AcsRequest) (*http.Request, error) {
+func (t *Transport) encode(ctx context.Context, request requests.AcsRequest) (*http.Request, error) {
 	request.SetScheme(t.config.Endpoint.Scheme)
 	request.SetDomain(t.config.Endpoint.Host)
 	if err := requests.InitParams(request); err != nil {
@@ -226,7 +212,7 @@ func (t *Transport) encode(request requests.AcsRequest) (*http.Request, error) {
 	if query := request.GetQueryParams(); query["RegionId"] == "" {
 		query["RegionId"] = t.config.Region
 	}
-	encoded, err := http.NewRequest(request.GetMethod(), request.BuildUrl(), http.NoBody) //nolint:noctx // the wire has the context
+	encoded, err := http.NewRequestWithContext(ctx, request.GetMethod(), request.BuildUrl(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}

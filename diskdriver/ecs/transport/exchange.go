@@ -11,57 +11,70 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
+
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
-	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 )
 
 // longestReply is the most that is read of a reply: one that is longer is an error, for what is cut could pass for the whole. A page of
 // 500 disks, the longest that is asked for, has less than 2 MiB.
 const longestReply = 8 << 20
 
-// wire is the http.RoundTripper of one call, before the shared one. It carries the
-// context and the keys of the call, signs the request with them, and remembers how
-// far it got.
-type wire struct {
-	ctx       context.Context //nolint:containedctx // of the one call that it is for
+// exchange is one request and its reply: with which keys it is signed, and how far it got.
+type exchange struct {
+	transport *Transport
 	keys      credentials.Keys
-	signature signature.Version
-	shared    http.RoundTripper
-	clock     *serverClock
-
-	expires bool        // the request is to expire soon
-	sent    atomic.Bool // ECS may have received the request
-	header  http.Header // of the reply; nil without one
+	expires   bool        // the request is to expire soon
+	sent      atomic.Bool // ECS may have received the request
+	header    http.Header // of the reply; nil without one
 }
 
-// RoundTrip signs the request and sends it under the context of the call. A
-// redirect is an error: following it would hand the signed request to another host.
-func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
-	if err := w.ctx.Err(); err != nil {
+// run sends a request and reads its reply. An odd reply makes the SDK panic, which is an error here.
+func (x *exchange) run(ctx context.Context, request requests.AcsRequest, reply responses.AcsResponse) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errUnreadable
+		}
+	}()
+	unsigned, err := x.transport.encode(ctx, request)
+	if err != nil {
+		return err
+	}
+	response, err := x.send(unsigned) //nolint:bodyclose // Unmarshal closes it
+	if err != nil {
+		return err
+	}
+	return responses.Unmarshal(reply, response, "JSON")
+}
+
+// send signs a request and sends it. A redirect is an error: following it would hand the signed request to another host.
+func (x *exchange) send(request *http.Request) (*http.Response, error) {
+	ctx, t := request.Context(), x.transport
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ctx := w.ctx
-	if _, ok := w.shared.(*http.Transport); ok { // reports the connections that it uses
+	if _, ok := t.shared.(*http.Transport); ok { // reports the connections that it uses
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			GotConn: func(httptrace.GotConnInfo) { w.sent.Store(true) },
+			GotConn: func(httptrace.GotConnInfo) { x.sent.Store(true) },
 		})
 	} else {
-		w.sent.Store(true)
+		x.sent.Store(true)
 	}
 	signedAt := time.Now()
-	if w.expires {
-		signedAt = w.clock.expiring()
+	if x.expires {
+		signedAt = t.clock.expiring()
 	}
-	response, err := w.shared.RoundTrip(w.signature.Sign(request.WithContext(ctx), w.keys, signedAt))
+	response, err := t.shared.RoundTrip(t.config.Signature.Sign(request.WithContext(ctx), x.keys, signedAt))
 	if err != nil {
 		if neverSent(err) {
-			w.sent.Store(false)
+			x.sent.Store(false)
 		}
 		return nil, err
 	}
 	response.Body = http.MaxBytesReader(nil, response.Body, longestReply)
-	w.clock.learn(response.Header)
-	w.header = response.Header
+	t.clock.learn(response.Header)
+	x.header = response.Header
 	if response.StatusCode/100 == 3 {
 		_ = response.Body.Close()
 		return nil, fmt.Errorf("the endpoint answered HTTP %d, a redirect, which is not followed", response.StatusCode)
