@@ -159,11 +159,10 @@ type wait struct {
 
 	last     Observation[disk.Disk] // of the last read, whatever came of it
 	shown    Observation[disk.Disk] // of the last one that showed the disk
-	answered int                    // reads
-	sent     time.Time              // when the last read that was answered was sent, and the one before
-	before   time.Time
-	absent   int // answers in a row that didn't show the disk
-	failures int // reads in a row
+	sent     time.Time              // when the last read that was answered was sent; zero without one
+	before   time.Time              // and the one before
+	absent   int                    // answers in a row that didn't show the disk
+	failures int                    // reads in a row
 }
 
 // disk returns the disk as it was seen last.
@@ -199,7 +198,7 @@ func (w *wait) due() time.Time {
 		return w.last.Received.Add(min(firstBackoff<<(w.failures-1), lastBackoff))
 	case w.absent > 0:
 		return w.sent.Add(absences[w.absent-1])
-	case w.answered > 0:
+	case !w.sent.IsZero():
 		return w.sent.Add(shortestPause)
 	case w.Since.IsZero():
 		return w.began
@@ -210,14 +209,14 @@ func (w *wait) due() time.Time {
 // wanted returns how likely the next read is to show what is waited for. The last one that can be back in time is certain to
 // be made.
 func (w *wait) wanted(limited context.Context) likelihood {
-	if w.failures > 0 || w.absent > 0 || w.answered == 0 && w.Since.IsZero() {
+	if w.failures > 0 || w.absent > 0 || w.sent.IsZero() && w.Since.IsZero() {
 		return certain
 	}
 	since, read := w.Since, time.Duration(0)
 	if since.IsZero() {
 		since = w.began
 	}
-	if w.answered > 0 {
+	if !w.sent.IsZero() {
 		read = max(w.sent.Sub(since), time.Millisecond)
 	}
 	end, ends := limited.Deadline()
@@ -240,7 +239,6 @@ func (w *wait) note(got Observation[disk.Disk]) {
 		return
 	}
 	w.failures = 0
-	w.answered++
 	w.before, w.sent = w.sent, got.Sent
 	if !got.Found {
 		w.absent++
@@ -277,13 +275,10 @@ func (w *wait) timedOut(ctx context.Context, action string) error {
 		kind, why = disk.Pending, "ECS doesn't show the disk yet"
 	}
 	e := &disk.Error{Op: action, Disk: w.Disk, Kind: kind}
-	switch {
-	case w.last.err != nil:
-		e.Err = fmt.Errorf("%s: %w", why, w.last.err)
-	case ctx.Err() != nil:
-		e.Err = fmt.Errorf("%s: %w", why, ctx.Err())
-	default:
-		e.Err = fmt.Errorf("%s", why)
+	if cause := cmp.Or(w.last.err, ctx.Err()); cause != nil {
+		e.Err = fmt.Errorf("%s: %w", why, cause)
+	} else {
+		e.Err = errors.New(why)
 	}
 	return e
 }

@@ -1,5 +1,12 @@
 // Package batch shares reads of ECS: one call reads up to a hundred disks, snapshots
 // or tasks for all callers that wait for one of them.
+//
+// Its figures (TestPaceOfLifecycles, docs/benchmarks.md): a hundred volumes that are
+// made, attached, expanded, detached and deleted at the same time take at most 7.5
+// calls each and 1.12 times as long as ECS needs, and one alone at most 17 calls and
+// 1.1 times as long; 1.35 times where ECS's times are not known and vary widely. So
+// reads are shared, and sent when the changes that are waited for are likely to be
+// over (schedule).
 package batch
 
 import (
@@ -289,9 +296,8 @@ func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 	return sum >= enough*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum, enough)
 }
 
-// isBetterLater says whether a batch saves more time than it costs if it is sent a little later, before one that is sent now could
-// be followed by the next: what ends until then is seen by it, and not by that next one, but what is over now, sum requests, is
-// seen later.
+// isBetterLater says whether a batch spares more time if it is sent a little later than now, when sum requests are likely to see what they
+// wait for. It spares each that does the time from when it is sent until the next batch could be.
 func (r *Reader[K, V]) isBetterLater(now time.Time, sum, enough float64) bool {
 	next := max(r.answer, shortestPause)
 	for i := range laterTimes {
@@ -300,7 +306,7 @@ func (r *Reader[K, V]) isBetterLater(now time.Time, sum, enough float64) bool {
 		for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
 			then += q.wanted(now.Add(later), enough)
 		}
-		if (then-sum)*float64(next-later) > sum*float64(later) {
+		if then*float64(next-later) > sum*float64(next) {
 			return true
 		}
 	}

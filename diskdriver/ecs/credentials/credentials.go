@@ -2,6 +2,10 @@
 // environment, from the files of a directory, or from a RAM role, whose temporary
 // keys come from STS or the instance metadata service and are renewed in time.
 //
+// Its figures: no call waits for keys while there are valid ones, keys are renewed
+// when three quarters of their time are over, and rotated files count within ten
+// seconds, without a restart and without a call that mixes old and new ones.
+//
 // No error of this package holds a key or a token.
 package credentials
 

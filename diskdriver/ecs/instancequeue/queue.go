@@ -3,6 +3,11 @@
 // By default ECS takes one attach or detach of an instance at a time; with parallel operations it takes 32 attaches and 5
 // detaches (ECS API, AttachDisk and DetachDisk, error codes). ECS doesn't say which it is, so the limits are learned from what it
 // refuses and from what it accepts.
+//
+// Its figures (TestLimitsOfAnInstanceAreLearned, TestOneProbeSpeaksForAllInstances): an instance that takes 32 attaches and 5 detaches
+// at a time is as busy as that from its first operations on; one that takes one at a time refuses no more calls than it gets in its
+// first crowd, and then one a minute at most, by which it is found out whether ECS takes more; and what one instance has shown spares
+// all others of the account their refusals.
 package instancequeue
 
 import (
