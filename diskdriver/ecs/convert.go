@@ -16,14 +16,17 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// tagsToECS returns tags as a request has them, in the order of their keys: ECS
+// setTags puts tags into a request, whatever type the SDK has for them there, in the order of their keys: ECS
 // compares the parameters of calls with the same token literally.
-func tagsToECS[T any](tags disk.Tags, tag func(key, value string) T) *[]T {
-	all := make([]T, 0, len(tags))
-	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		all = append(all, tag(key, tags[key]))
+func setTags(r requests.AcsRequest, tags disk.Tags) {
+	params := r.GetQueryParams()
+	for i, key := range slices.Sorted(maps.Keys(tags)) {
+		tag := fmt.Sprintf("Tag.%d.", i+1)
+		params[tag+"Key"] = key
+		if value := tags[key]; value != "" { // as the SDK has it
+			params[tag+"Value"] = value
+		}
 	}
-	return &all
 }
 
 // tagsFromECS reads tags, which ECS shows under either pair of names.

@@ -75,7 +75,7 @@ func fillCreate(r *sdkecs.CreateDiskRequest, spec disk.Spec, try disk.Attempt, t
 		r.ProvisionedIops = integer(spec.ProvisionedIOPS)
 	}
 	r.BurstingEnabled = trueOrUnset(traits.Bursting && spec.Bursting)
-	r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateDiskTag { return sdkecs.CreateDiskTag{Key: key, Value: value} })
+	setTags(r, spec.Tags)
 }
 
 // The forms of disk IDs: those that ECS gives out, and those that a request can

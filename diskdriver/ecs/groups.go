@@ -31,9 +31,7 @@ func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 		r.ResourceGroupId = spec.ResourceGroupID
 		ids := texts(spec.Sources)
 		r.DiskId = &ids
-		r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateSnapshotGroupTag {
-			return sdkecs.CreateSnapshotGroupTag{Key: key, Value: value}
-		})
+		setTags(r, spec.Tags)
 	})
 	if err != nil {
 		return "", err
@@ -88,9 +86,7 @@ func (c *Client) groupsByID(ctx context.Context, ids []disk.GroupID) (map[disk.G
 // DescribeSnapshots shows of its members. None is no error, and no proof either.
 func (c *Client) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
 	groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
-		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.DescribeSnapshotGroupsTag {
-			return sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: value}
-		})
+		setTags(r, tags)
 	})
 	return slices.DeleteFunc(groups, func(g disk.Group) bool { return !g.Tags.Have(tags) }), err
 }

@@ -78,7 +78,7 @@ func (c *Client) Categories(ctx context.Context, t disk.InstanceType, regional b
 		return nil, err
 	}
 	all := make(map[disk.Zone][]disk.Category)
-	for zone, resources := range onSale(reply, regional) {
+	for zone, resources := range dataDisks(reply, regional) {
 		for _, r := range resources {
 			all[zone] = append(all[zone], disk.Category(r.Value))
 		}

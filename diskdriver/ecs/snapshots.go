@@ -41,9 +41,7 @@ func (c *Client) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, tok
 		if name := disk.DisplayName(spec.Name); !strings.HasPrefix(name, "auto") { // ECS keeps such names for its own
 			r.SnapshotName = name
 		}
-		r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateSnapshotTag {
-			return sdkecs.CreateSnapshotTag{Key: key, Value: value}
-		})
+		setTags(r, spec.Tags)
 	})
 	if err != nil {
 		return "", ofDisk(spec.Source, err)
@@ -139,11 +137,7 @@ func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilt
 		if filter.IDs != nil {
 			r.SnapshotIds = jsonList(filter.IDs)
 		}
-		if len(filter.Tags) > 0 {
-			r.Tag = tagsToECS(filter.Tags, func(key, value string) sdkecs.DescribeSnapshotsTag {
-				return sdkecs.DescribeSnapshotsTag{Key: key, Value: value}
-			})
-		}
+		setTags(r, filter.Tags)
 	})
 }
 

@@ -46,7 +46,7 @@ func (c *Client) onSale(ctx context.Context, regional bool) (map[disk.Zone][]sdk
 	if err != nil {
 		return nil, err
 	}
-	all := onSale(reply, regional)
+	all := dataDisks(reply, regional)
 	for _, resources := range all {
 		if len(resources) > 0 {
 			return all, nil
@@ -74,9 +74,9 @@ func (c *Client) available(ctx context.Context, t disk.InstanceType, regional bo
 	})
 }
 
-// onSale returns the data disks that a reply names, by zone; those of the
+// dataDisks returns the data disks that a reply names, by zone; those of the
 // region stand under the empty zone.
-func onSale(reply *sdkecs.DescribeAvailableResourceResponse, regional bool) map[disk.Zone][]sdkecs.SupportedResource {
+func dataDisks(reply *sdkecs.DescribeAvailableResourceResponse, regional bool) map[disk.Zone][]sdkecs.SupportedResource {
 	all := make(map[disk.Zone][]sdkecs.SupportedResource)
 	for _, zone := range reply.AvailableZones.AvailableZone {
 		id := disk.Zone(zone.ZoneId)

@@ -40,7 +40,7 @@ func (c *Client) tag(ctx context.Context, ids []disk.ID, tags disk.Tags) error {
 		r.ResourceType = "disk"
 		list := texts(ids)
 		r.ResourceId = &list
-		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.TagResourcesTag { return sdkecs.TagResourcesTag{Key: key, Value: value} })
+		setTags(r, tags)
 	})
 	for _, id := range ids {
 		c.recent.Changed(id)
