@@ -62,7 +62,7 @@ func (a *shared) run(windows int) {
 	time.AfterFunc(time.Duration(unsteady+windows)*time.Minute+a.phase, cancel)
 	var all sync.WaitGroup
 	for i := range a.clients {
-		l := New("CreateDisk", callsInFlight, Waits{func() {}, func(time.Duration) {}})
+		l := New("CreateDisk", callsInFlight, func() func() { return func() {} })
 		start, latency := rand.N(5*time.Second), 300*time.Millisecond+rand.N(400*time.Millisecond)
 		for range a.callers {
 			all.Go(func() {

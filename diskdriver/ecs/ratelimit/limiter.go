@@ -33,8 +33,8 @@ var ErrTooManyAtOnce = errors.New("too many calls at once")
 // that use the same account need not know of each other. It is safe for
 // concurrent use.
 type Limiter struct {
-	action string
-	waits  Waits
+	action  string
+	delayed func() (over func())
 
 	mu       sync.Mutex
 	arrivals int
@@ -43,17 +43,11 @@ type Limiter struct {
 	timer    *time.Timer
 }
 
-// Waits is told of each call that is delayed by throttling: when it begins to
-// wait, and how long it has waited.
-type Waits struct {
-	Begun func()
-	Ended func(time.Duration)
-}
-
 // New returns a Limiter of the calls of one action, with at most concurrency
-// in flight.
-func New(action string, concurrency int, waits Waits) *Limiter {
-	return &Limiter{action: action, waits: waits, windows: windows{concurrency: concurrency}}
+// in flight. delayed is called when a call begins to wait because of throttling,
+// and what it returns when that is over.
+func New(action string, concurrency int, delayed func() (over func())) *Limiter {
+	return &Limiter{action: action, delayed: delayed, windows: windows{concurrency: concurrency}}
 }
 
 // Turn is the place of one call in the order in which calls came. The call keeps it for as long as ECS throttles it.
@@ -80,16 +74,14 @@ func (t *Turn) Wait(ctx context.Context) error {
 	l := t.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	began := time.Now()
 	at, _ := slices.BinarySearchFunc(l.queue, t.arrival, func(other *Turn, arrival int) int { return other.arrival - arrival })
-	if deadline, ok := ctx.Deadline(); ok && l.windows.delays(began) && deadline.Before(l.windows.earliest(at)) {
+	if deadline, ok := ctx.Deadline(); ok && l.windows.delays(time.Now()) && deadline.Before(l.windows.earliest(at)) {
 		return t.timedOut(fmt.Errorf("%w, at place %d of the queue", errNoTime, at+1))
 	}
 	l.queue = slices.Insert(l.queue, at, t)
 	l.grant()
-	if l.windows.delays(began) {
-		l.waits.Begun()
-		defer func() { l.waits.Ended(time.Since(began)) }()
+	if l.windows.delays(time.Now()) {
+		defer l.delayed()()
 	}
 	l.mu.Unlock()
 	select {

@@ -93,7 +93,7 @@ func (a *account) setLimit(n int) {
 }
 
 func testLimiter() *Limiter {
-	return New("CreateDisk", callsInFlight, Waits{func() {}, func(time.Duration) {}})
+	return New("CreateDisk", callsInFlight, func() func() { return func() {} })
 }
 
 // crowd makes so many calls at once and returns how long they all took.

@@ -302,7 +302,7 @@ func TestNothingElseIsRetried(t *testing.T) {
 		if a.want == disk.Throttled {
 			continue
 		}
-		l := ratelimit.New(a.action.Name, callsInFlight, ratelimit.Waits{Begun: func() {}, Ended: func(time.Duration) {}})
+		l := ratelimit.New(a.action.Name, callsInFlight, func() func() { return func() {} })
 		turn := l.Arrive()
 		if err := turn.Wait(t.Context()); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
 
@@ -37,7 +38,7 @@ func (x *exchange) run(ctx context.Context, request requests.AcsRequest, reply r
 			err = errUnreadable
 		}
 	}()
-	unsigned, err := x.transport.encode(ctx, request)
+	unsigned, err := x.encode(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -46,6 +47,28 @@ func (x *exchange) run(ctx context.Context, request requests.AcsRequest, reply r
 		return err
 	}
 	return responses.Unmarshal(reply, response, "JSON")
+}
+
+// encode returns the HTTP request of a request of the SDK's. All fields of the requests that are made here belong into the query.
+func (x *exchange) encode(ctx context.Context, request requests.AcsRequest) (*http.Request, error) {
+	config := x.transport.config
+	request.SetScheme(config.Endpoint.Scheme)
+	request.SetDomain(config.Endpoint.Host)
+	if err := requests.InitParams(request); err != nil {
+		return nil, err
+	}
+	if query := request.GetQueryParams(); query["RegionId"] == "" {
+		query["RegionId"] = config.Region
+	}
+	encoded, err := http.NewRequestWithContext(ctx, request.GetMethod(), request.BuildUrl(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range request.GetHeaders() {
+		encoded.Header.Set(name, value)
+	}
+	encoded.Header.Set("User-Agent", sdk.DefaultUserAgent+" Extra/"+config.UserAgent)
+	return encoded, nil
 }
 
 // send signs a request and sends it. A redirect is an error: following it would hand the signed request to another host.

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
 // metrics count the calls. Actions and Kinds are closed sets, and so are the
@@ -62,15 +61,14 @@ func (m *metrics) observe(action string, err error, took time.Duration) {
 	m.duration.WithLabelValues(action).Observe(took.Seconds())
 }
 
-// throttleWaits returns what observes the waits of one action. Its series begin
-// with the first one: most actions are never throttled.
-func (m *metrics) throttleWaits(action string) ratelimit.Waits {
-	return ratelimit.Waits{
-		Begun: func() { m.throttled.WithLabelValues(action).Inc() },
-		Ended: func(waited time.Duration) {
-			m.throttled.WithLabelValues(action).Dec()
-			m.throttleWait.WithLabelValues(action).Observe(waited.Seconds())
-		},
+// delay observes a call of an action that ECS throttles, from now on until it is over. The
+// series of an action begin with the first one: most actions are never throttled.
+func (m *metrics) delay(action string) (over func()) {
+	began := time.Now()
+	m.throttled.WithLabelValues(action).Inc()
+	return func() {
+		m.throttled.WithLabelValues(action).Dec()
+		m.throttleWait.WithLabelValues(action).Observe(time.Since(began).Seconds())
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aliyun/alibaba-cloud-sdk-go/sdk"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -107,7 +106,7 @@ func (s *Session) Admitted(by Admission) *Session {
 func (t *Transport) Session(keys credentials.Provider) *Session {
 	s := &Session{transport: t, keys: keys, limiters: make(map[string]*ratelimit.Limiter)}
 	for _, name := range Actions {
-		s.limiters[name] = ratelimit.New(name, callsInFlight, t.metrics.throttleWaits(name))
+		s.limiters[name] = ratelimit.New(name, callsInFlight, func() func() { return t.metrics.delay(name) })
 	}
 	return s
 }
@@ -200,25 +199,4 @@ func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, b
 		return x.failure(ctx, limited, a, err)
 	}
 	return nil
-}
-
-// encode returns the HTTP request of a request of the SDK's. All fields of the requests that are made here belong into the query.
-func (t *Transport) encode(ctx context.Context, request requests.AcsRequest) (*http.Request, error) {
-	request.SetScheme(t.config.Endpoint.Scheme)
-	request.SetDomain(t.config.Endpoint.Host)
-	if err := requests.InitParams(request); err != nil {
-		return nil, err
-	}
-	if query := request.GetQueryParams(); query["RegionId"] == "" {
-		query["RegionId"] = t.config.Region
-	}
-	encoded, err := http.NewRequestWithContext(ctx, request.GetMethod(), request.BuildUrl(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	for name, value := range request.GetHeaders() {
-		encoded.Header.Set(name, value)
-	}
-	encoded.Header.Set("User-Agent", sdk.DefaultUserAgent+" Extra/"+t.config.UserAgent)
-	return encoded, nil
 }
