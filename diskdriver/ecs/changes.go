@@ -16,6 +16,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // The codes by which a ModifyDiskSpec that changes nothing says what it would do.
@@ -72,7 +73,7 @@ func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, erro
 	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
 		r.TaskAction = transport.ModifyDiskSpec.Name
 		r.TaskStatus = "Processing"
-		r.ResourceIds = &[]string{string(id)}
+		r.ResourceIds = list(id)
 	})
 	if err != nil {
 		return "", ofDisk(id, err)
@@ -115,7 +116,7 @@ func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) er
 
 // tasksByID reads up to a hundred tasks; those that ECS doesn't show yet are zero.
 func (c *Client) tasksByID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
-	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(texts(ids), ",") })
+	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(*list(ids...), ",") })
 	found := byKey(tasks, func(t sdkecs.Task) disk.TaskID { return disk.TaskID(t.TaskId) })
 	for _, id := range ids {
 		if _, shown := found[id]; !shown {
@@ -150,9 +151,7 @@ func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
 		if err == nil || transport.CodeOf(err) != "BurstingEnabledForModifyingDiskUnsupported" {
 			return ofDisk(id, err)
 		}
-		select {
-		case <-time.After(burstPause):
-		case <-limited.Done():
+		if sleep.For(limited, burstPause) != nil {
 			return ofDisk(id, err)
 		}
 	}

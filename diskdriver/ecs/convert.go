@@ -59,13 +59,13 @@ func trueOrUnset(on bool) requests.Boolean {
 	return ""
 }
 
-// texts returns IDs as a request has them.
-func texts[T ~string](ids []T) []string {
+// list returns IDs as the requests have them that have a parameter for each.
+func list[T ~string](ids ...T) *[]string {
 	all := make([]string, len(ids))
 	for i, id := range ids {
 		all[i] = string(id)
 	}
-	return all
+	return &all
 }
 
 // byKey returns things by what tells them apart.

@@ -29,8 +29,7 @@ func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 		r.ClientToken = string(token)
 		r.Name = disk.DisplayName(spec.Name)
 		r.ResourceGroupId = spec.ResourceGroupID
-		ids := texts(spec.Sources)
-		r.DiskId = &ids
+		r.DiskId = list(spec.Sources...)
 		setTags(r, spec.Tags)
 	})
 	if err != nil {
@@ -67,8 +66,7 @@ func (c *Client) groupsByID(ctx context.Context, ids []disk.GroupID) (map[disk.G
 	var all []disk.Group
 	for some := range slices.Chunk(ids, mostGroups) {
 		groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
-			list := texts(some)
-			r.SnapshotGroupId = &list
+			r.SnapshotGroupId = list(some...)
 		})
 		if err != nil {
 			return nil, err

@@ -54,8 +54,7 @@ func (c *Client) describeInstances(ctx context.Context, ids []disk.InstanceID) (
 func (c *Client) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
 	limits := make(map[disk.InstanceType]int, len(types))
 	for some := range slices.Chunk(types, mostTypes) {
-		names := texts(some)
-		reply, err := transport.DescribeInstanceTypes.Send(ctx, c.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
+		reply, err := transport.DescribeInstanceTypes.Send(ctx, c.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = list(some...) })
 		if err != nil {
 			return nil, err
 		}

@@ -38,8 +38,7 @@ func (c *Client) TagAll(ctx context.Context, ids []disk.ID, tags disk.Tags) erro
 func (c *Client) tag(ctx context.Context, ids []disk.ID, tags disk.Tags) error {
 	_, err := transport.TagResources.Send(ctx, c.session, func(r *sdkecs.TagResourcesRequest) {
 		r.ResourceType = "disk"
-		list := texts(ids)
-		r.ResourceId = &list
+		r.ResourceId = list(ids...)
 		setTags(r, tags)
 	})
 	for _, id := range ids {
@@ -75,9 +74,8 @@ func (c *Client) askGone(ctx context.Context, kind, id string) error {
 func (c *Client) untag(ctx context.Context, kind, id string, keys []string) error {
 	_, err := transport.UntagResources.Send(ctx, c.session, func(r *sdkecs.UntagResourcesRequest) {
 		r.ResourceType = kind
-		r.ResourceId = &[]string{id}
-		list := slices.Clone(keys)
-		r.TagKey = &list
+		r.ResourceId = list(id)
+		r.TagKey = list(keys...)
 	})
 	return err
 }
