@@ -59,7 +59,6 @@ type windows struct {
 	fitting     int // and how many ECS takes at once, as far as is known; zero for any number
 	sinceThen   int // accepted calls since that was changed last
 
-	seq      int       // grows with each window
 	opens    time.Time // when the present one opened, or is taken to have; zero before the first call
 	seen     bool      // an opening was seen
 	accepted int       // calls in the window
@@ -84,7 +83,6 @@ type windows struct {
 // stamp identifies a call when its answer comes.
 type stamp struct {
 	epoch int
-	seq   int
 	at    time.Time // when it was sent
 	probe bool
 }
@@ -185,7 +183,6 @@ func (w *windows) begin(at time.Time) {
 	if w.even {
 		w.burst = 0
 	}
-	w.seq++
 	w.opens, w.filled, w.accepted, w.waited, w.tokens = at, at, 0, false, w.burst
 }
 
@@ -195,8 +192,11 @@ func (w *windows) send(now time.Time) stamp {
 		w.tokens--
 	}
 	w.inFlight++
-	return stamp{epoch: w.epoch, seq: w.seq, at: now, probe: w.closed}
+	return stamp{epoch: w.epoch, at: now, probe: w.closed}
 }
+
+// has says whether a call was sent in the present window.
+func (w *windows) has(s stamp) bool { return !s.at.Before(w.opens) }
 
 // end learns from what became of a call. Once a window is found to be used up, calls that are still in flight must not delay the probe
 // for the next.
@@ -213,7 +213,7 @@ func (w *windows) end(s stamp, v verdict, now time.Time) {
 	case crowded:
 		w.refuseCrowd(s, now, inFlight)
 	case notSent:
-		if !s.probe && s.seq == w.seq {
+		if !s.probe && w.has(s) {
 			w.tokens++
 		}
 	}
@@ -229,7 +229,7 @@ func (w *windows) accept(s stamp) {
 	switch {
 	case s.probe && w.closed:
 		w.open(s.at)
-	case s.seq == w.seq:
+	case w.has(s):
 		w.accepted++
 	}
 }
@@ -260,7 +260,7 @@ func (w *windows) open(at time.Time) {
 // refuse learns from a call that ECS did not take. now is when that is known.
 func (w *windows) refuse(s stamp, now time.Time) {
 	switch {
-	case w.closed && !s.probe, !w.closed && s.seq != w.seq:
+	case w.closed && !s.probe, !w.closed && !w.has(s):
 		return // one of a crowd that was refused together
 	case w.closed && w.stray: // it is none
 		w.stray = false
@@ -329,7 +329,7 @@ func (w *windows) nextProbe(now time.Time) time.Time {
 // refuseCrowd learns from a call that ECS did not take for the calls beside it,
 // of which so many were in flight: a quarter fewer may be there now.
 func (w *windows) refuseCrowd(s stamp, now time.Time, inFlight int) {
-	if w.closed != s.probe || s.seq != w.seq && !s.probe {
+	if w.closed != s.probe || !w.has(s) && !s.probe {
 		return // one of a crowd that was refused together
 	}
 	w.fitting, w.sinceThen = max(1, inFlight*3/4), 0
