@@ -50,10 +50,9 @@ type Reader[K ~string, V any] struct {
 	mu       sync.Mutex
 	later    []*request[K, V] // not due yet, the first one first
 	ready    []*request[K, V] // due, and in no batch yet
-	since    time.Time        // when the first of ready was due
 	inFlight int              // batches that were sent and have no answer
 	open     int              // requests that have no answer
-	judged   time.Time        // when it was last judged whether a batch is worthwhile
+	judgeAt  time.Time        // when it is judged next whether a batch is worthwhile
 	answer   time.Duration    // how long the last read took that was not held up
 	timer    *time.Timer
 }
@@ -223,19 +222,14 @@ func (r *Reader[K, V]) dispatch() {
 		next = r.later[0].due
 	}
 	if len(r.ready) > 0 && !r.isHeld() {
-		pause := judgeEvery * time.Duration(1+len(r.ready)/judgeMany)
-		at := r.judged.Add(pause)
-		if gathered := r.since.Add(gatherTime); gathered.After(at) {
-			at = gathered
-		}
-		if !at.After(now) {
-			r.judged, at = now, now.Add(pause)
+		if !r.judgeAt.After(now) {
+			r.judgeAt = now.Add(judgeEvery * time.Duration(1+len(r.ready)/judgeMany))
 			for len(r.ready) > 0 && !r.isHeld() && r.isWorthwhile(now) {
 				r.sendBatch(now)
 			}
 		}
 		if len(r.ready) > 0 {
-			next = earlier(next, at)
+			next = earlier(next, r.judgeAt)
 		}
 	}
 	if r.timer != nil {
@@ -260,8 +254,8 @@ func (r *Reader[K, V]) takeDue(now time.Time) {
 			r.send(now, []*request[K, V]{q})
 			continue
 		}
-		if len(r.ready) == 0 {
-			r.since = q.due
+		if gathered := q.due.Add(gatherTime); len(r.ready) == 0 && gathered.After(r.judgeAt) {
+			r.judgeAt = gathered
 		}
 		r.ready = append(r.ready, q)
 	}
@@ -325,7 +319,7 @@ func (r *Reader[K, V]) sendBatch(now time.Time) {
 		taken[q.id] = true
 		sent = append(sent, q)
 	}
-	r.ready, r.since = left, now
+	r.ready = left
 	r.send(now, sent)
 }
 
