@@ -154,17 +154,18 @@ func (c *Client) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) erro
 		return err
 	}
 	err = c.untag(ctx, "snapshot", string(id), []string{disk.NeverSetTag})
+	blind := errNoSnapshots
 	switch {
-	case err == nil:
-		c.shared.metrics.countEmpty(transport.DescribeSnapshots.Name)
-		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: errNoSnapshots}
+	case err == nil: // ECS knows it
 	case disk.KindOf(err) == disk.NotFound:
 		return nil
 	case disk.KindOf(err) == disk.Denied:
-		c.shared.metrics.countEmpty(transport.DescribeSnapshots.Name)
-		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: fmt.Errorf("%w: %w", disk.ErrUntold, errNoSnapshots)}
+		blind = fmt.Errorf("%w: %w", disk.ErrUntold, errNoSnapshots)
+	default:
+		return err
 	}
-	return err
+	c.shared.metrics.countEmpty(transport.DescribeSnapshots.Name)
+	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: blind}
 }
 
 // AskSnapshotGone is to snapshots what askGone is to all resources.

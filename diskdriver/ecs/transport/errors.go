@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,12 +87,7 @@ func tellsNothing(status int) bool {
 }
 
 func saysSoldOut(message string) bool {
-	for _, words := range soldOut {
-		if strings.Contains(message, words) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(soldOut, func(words string) bool { return strings.Contains(message, words) })
 }
 
 // unanswered is the Kind of a call that may have reached ECS and whose outcome
