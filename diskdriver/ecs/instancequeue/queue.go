@@ -70,7 +70,7 @@ func New(count func(v Verb, state string, change float64)) *Queues {
 // queue is that of one instance.
 type queue struct {
 	instance   disk.InstanceID
-	own        *limits // nil as long as the usual ones stand for them
+	limits     *limits // the usual ones, as long as it has not shown its own
 	waiting    []*Slot
 	held       map[Operation]*Slot    // those whose call was sent
 	positions  map[Operation]position // of those whose callers gave up
@@ -186,7 +186,7 @@ func (s *Slot) Start() bool {
 		s.admitted = false
 		return false
 	}
-	s.tried = s.queues.limits(s.queue).sent(s.operation.Verb, s.queue.active(), now)
+	s.tried = s.queue.limits.sent(s.operation.Verb, s.queue.active(), now)
 	s.since = now
 	s.move(sent)
 	return true
@@ -194,46 +194,39 @@ func (s *Slot) Start() bool {
 
 // Accepted notes that ECS has taken the call: the slot is held until Done.
 func (s *Slot) Accepted() {
-	s.queues.mu.Lock()
-	defer s.queues.mu.Unlock()
-	if s.stage != sent {
-		return
-	}
-	now, q := time.Now(), s.queue
-	s.move(running)
-	q.pause, q.pauseUntil = 0, time.Time{}
-	s.queues.limits(q).accepted(s.operation.Verb, q.running(), s.tried)
-	s.queues.admit(s.queue, now)
+	s.answered(running, func(q *queue, _ time.Time) {
+		q.pause, q.pauseUntil = 0, time.Time{}
+		q.limits.accepted(s.operation.Verb, q.running(), s.tried)
+	})
 }
 
 // Refused notes that ECS takes no more now, and puts the operation back to its position.
 func (s *Slot) Refused(by Limit) {
-	s.queues.mu.Lock()
-	defer s.queues.mu.Unlock()
-	if s.stage != sent {
-		return
-	}
-	now, q := time.Now(), s.queue
-	s.move(waiting)
-	if total(by, q.active()) > 0 {
-		s.queues.lower(q, by, s.tried[by], now)
-	} else { // what keeps the instance busy is not from here
-		q.pause = min(max(2*q.pause, firstPause), lastPause)
-		q.pauseUntil = now.Add(q.pause)
-	}
-	s.queues.admit(s.queue, now)
+	s.answered(waiting, func(q *queue, now time.Time) {
+		if total(by, q.active()) > 0 {
+			s.queues.lower(q, by, s.tried[by], now)
+		} else { // what keeps the instance busy is not from here
+			q.pause = min(max(2*q.pause, firstPause), lastPause)
+			q.pauseUntil = now.Add(q.pause)
+		}
+	})
 }
 
 // Unsent notes that the call did not get as far as the instance, and puts the operation back to its position.
 func (s *Slot) Unsent() {
+	s.answered(waiting, func(q *queue, _ time.Time) { q.limits.unsent(s.tried) })
+}
+
+// answered moves an operation on whose call was sent, learns from the answer, and admits whoever is next.
+func (s *Slot) answered(to stage, learn func(q *queue, now time.Time)) {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
 	if s.stage != sent {
 		return
 	}
 	now := time.Now()
-	s.move(waiting)
-	s.queues.limits(s.queue).unsent(s.tried)
+	s.move(to)
+	learn(s.queue, now)
 	s.queues.admit(s.queue, now)
 }
 
@@ -335,9 +328,9 @@ func (q *Queues) admit(one *queue, now time.Time) {
 		q.admitAfter(one, wait)
 		return
 	}
-	active, limits := one.active(), q.limits(one)
+	active := one.active()
 	for _, s := range one.waiting {
-		if !limits.join(s.operation.Verb, &active, now) || s.admitted {
+		if !one.limits.join(s.operation.Verb, &active, now) || s.admitted {
 			continue
 		}
 		s.admitted = true
@@ -364,9 +357,9 @@ func (s *Slot) mayGo(now time.Time) (ok bool) {
 	if s.stage != waiting || now.Before(s.queue.pauseUntil) {
 		return false
 	}
-	active, limits := s.queue.active(), s.queues.limits(s.queue)
+	active := s.queue.active()
 	for _, other := range s.queue.waiting {
-		if ok = limits.join(other.operation.Verb, &active, now); other == s {
+		if ok = s.queue.limits.join(other.operation.Verb, &active, now); other == s {
 			break
 		}
 	}
@@ -391,29 +384,21 @@ func (q *queue) running() (n [2]int) {
 	return n
 }
 
-// limits returns what is known of an instance's limits.
-func (q *Queues) limits(one *queue) *limits {
-	if one.own != nil {
-		return one.own
-	}
-	return &q.usual
-}
-
 // lower learns from a refusal. The instances of one account are mostly alike, so it holds for all that have shown nothing else,
 // unless another of them has been seen to take more.
 func (q *Queues) lower(one *queue, by Limit, tried bool, now time.Time) {
 	running := total(by, one.running())
-	if one.own == nil && q.usual[by].taken > max(running, 1) {
+	if one.limits == &q.usual && q.usual[by].taken > max(running, 1) {
 		own := q.usual
-		one.own = &own
+		one.limits = &own
 	}
-	q.limits(one)[by].lower(running, tried, now)
+	one.limits[by].lower(running, tried, now)
 }
 
 func (q *Queues) of(instance disk.InstanceID, now time.Time) *queue {
 	one := q.queues[instance]
 	if one == nil {
-		one = &queue{held: make(map[Operation]*Slot), positions: make(map[Operation]position)}
+		one = &queue{limits: &q.usual, held: make(map[Operation]*Slot), positions: make(map[Operation]position)}
 		q.queues[instance] = one
 	}
 	one.instance, one.used = instance, now
@@ -428,7 +413,7 @@ func (q *Queues) drop(one *queue, now time.Time) {
 		}
 	}
 	idle := len(one.waiting) == 0 && len(one.held) == 0 && len(one.positions) == 0
-	if idle && (one.own == nil || now.Sub(one.used) > limitsKept) {
+	if idle && (one.limits == &q.usual || now.Sub(one.used) > limitsKept) {
 		delete(q.queues, one.instance)
 	}
 }
