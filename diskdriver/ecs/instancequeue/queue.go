@@ -182,7 +182,7 @@ func (s *Slot) Start() bool {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
 	now := time.Now()
-	if !s.mayGo(now) {
+	if !slices.Contains(s.queue.next(now), s) {
 		s.admitted = false
 		return false
 	}
@@ -326,11 +326,9 @@ func (s *Slot) end(now time.Time) {
 func (q *Queues) admit(one *queue, now time.Time) {
 	if wait := one.pauseUntil.Sub(now); wait > 0 {
 		q.admitAfter(one, wait)
-		return
 	}
-	active := one.active()
-	for _, s := range one.waiting {
-		if !one.limits.join(s.operation.Verb, &active, now) || s.admitted {
+	for _, s := range one.next(now) {
+		if s.admitted {
 			continue
 		}
 		s.admitted = true
@@ -339,6 +337,21 @@ func (q *Queues) admit(one *queue, now time.Time) {
 		default: // admitted before, and Wait has not returned yet
 		}
 	}
+}
+
+// next returns the operations whose turn it is.
+func (q *queue) next(now time.Time) []*Slot {
+	if now.Before(q.pauseUntil) {
+		return nil
+	}
+	active := q.active()
+	var next []*Slot
+	for _, s := range q.waiting {
+		if q.limits.join(s.operation.Verb, &active, now) {
+			next = append(next, s)
+		}
+	}
+	return next
 }
 
 func (q *Queues) admitAfter(one *queue, wait time.Duration) {
@@ -350,20 +363,6 @@ func (q *Queues) admitAfter(one *queue, wait time.Duration) {
 		defer q.mu.Unlock()
 		q.admit(one, time.Now())
 	})
-}
-
-// mayGo says whether it is an operation's turn.
-func (s *Slot) mayGo(now time.Time) (ok bool) {
-	if s.stage != waiting || now.Before(s.queue.pauseUntil) {
-		return false
-	}
-	active := s.queue.active()
-	for _, other := range s.queue.waiting {
-		if ok = s.queue.limits.join(other.operation.Verb, &active, now); other == s {
-			break
-		}
-	}
-	return ok
 }
 
 // active is how many operations of each Verb hold a slot.
