@@ -84,21 +84,24 @@ func (t *Turn) Wait(ctx context.Context) error {
 		defer l.delayed()()
 	}
 	l.mu.Unlock()
+	var late error
 	select {
 	case t.stamp = <-t.granted:
-		l.mu.Lock()
-		t.sending = true
-		return nil
 	case <-ctx.Done():
+		late = ctx.Err()
 	}
 	l.mu.Lock()
+	if late == nil {
+		t.sending = true
+		return nil
+	}
 	if at := slices.Index(l.queue, t); at >= 0 {
 		l.queue = slices.Delete(l.queue, at, at+1)
 	} else { // it was granted just now
 		t.stamp = <-t.granted
 		t.end(notSent)
 	}
-	return t.timedOut(ctx.Err())
+	return t.timedOut(late)
 }
 
 // Done notes what became of the call, and says whether it is to be sent again, after Wait: its error has Kind Throttled. Nothing else is
