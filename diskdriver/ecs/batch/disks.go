@@ -107,7 +107,7 @@ func (d *Disks) Await(ctx context.Context, c Change, seen func(disk.Disk) (done 
 		}
 		switch {
 		case w.last.err != nil:
-			if w.failures >= mostRefusals && !IsTransient(w.last.err) {
+			if w.failures >= mostRefusals && !isTransient(w.last.err) {
 				return w.disk(), d.failed(c.Disk, w.last.err)
 			}
 		case !w.last.Found:

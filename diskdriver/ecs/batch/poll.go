@@ -34,7 +34,7 @@ func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, s
 			if absent++; absent >= len(pauses) {
 				return last, err
 			}
-		case !IsTransient(err):
+		case !isTransient(err):
 			if refused++; refused >= mostRefusals {
 				return last, err
 			}
@@ -47,8 +47,8 @@ func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, s
 	}
 }
 
-// IsTransient says whether an error is one that a later read may not have.
-func IsTransient(err error) bool {
+// isTransient says whether an error is one that a later read may not have.
+func isTransient(err error) bool {
 	switch disk.KindOf(err) {
 	case disk.Throttled, disk.Unreachable, disk.Pending:
 		return true
