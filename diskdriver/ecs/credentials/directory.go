@@ -22,29 +22,15 @@ const (
 	tokenFile  = "security-token"
 )
 
-// pair are the names of the two files of an access key.
-type pair struct{ id, secret string }
-
-// spellings are the names that the two files of a pair may have: ours first,
-// then those of the Secret csi-access-key of other disk drivers.
-var spellings = []pair{
-	{idFile, secretFile},
-	{"id", "secret"},
-}
-
 // FileNames are what the files of a directory of credentials are called.
 type FileNames struct{ ID, Secret, Token string }
 
 // UsualFiles are the names that are read if no others are given.
 var UsualFiles = FileNames{ID: idFile, Secret: secretFile, Token: tokenFile}
 
-// pairs are the names to look for, the first of which errors tell.
-func (n FileNames) pairs() []pair {
-	if n == UsualFiles {
-		return spellings
-	}
-	return []pair{{n.ID, n.Secret}}
-}
+// spellings are the names that stand for the usual ones: they themselves first,
+// then those of the Secret csi-access-key of other disk drivers.
+var spellings = []FileNames{UsualFiles, {ID: "id", Secret: "secret", Token: tokenFile}}
 
 // settle is how long changed files must stay as they are until they are used, where
 // nothing else shows that they belong together: the rest of a rotation may follow.
@@ -95,7 +81,7 @@ func (d *directory) Get(context.Context) (Keys, error) {
 // keep returns the old keys, if there are any, and logs and counts a failure
 // that is new.
 func (d *directory) keep(err error) (Keys, error) {
-	if news := d.failure != err.Error(); news {
+	if d.failure != err.Error() {
 		d.failure = err.Error()
 		d.metrics.failed()
 		if d.current != (Keys{}) {
@@ -147,13 +133,17 @@ func (d *directory) read() (keys Keys, atOnce bool, err error) {
 
 // read reads the files of one directory.
 func (n FileNames) read(base string) (Keys, error) {
-	for _, spelling := range n.pairs() {
-		id, idErr := readFile(base, spelling.id)
-		secret, secretErr := readFile(base, spelling.secret)
+	names := []FileNames{n}
+	if n == UsualFiles {
+		names = spellings
+	}
+	for _, name := range names {
+		id, idErr := readFile(base, name.ID)
+		secret, secretErr := readFile(base, name.Secret)
 		if errors.Is(idErr, fs.ErrNotExist) && errors.Is(secretErr, fs.ErrNotExist) {
 			continue
 		}
-		token, tokenErr := readFile(base, n.Token)
+		token, tokenErr := readFile(base, name.Token)
 		if errors.Is(tokenErr, fs.ErrNotExist) || errors.Is(tokenErr, errEmpty) {
 			tokenErr = nil
 		}

@@ -29,16 +29,16 @@ func FromSecrets(secrets map[string]string) (Keys, error) {
 	}
 	var keys Keys
 	for _, pair := range spellings {
-		id, secret := values[pair.id], values[pair.secret]
+		id, secret := values[pair.ID], values[pair.Secret]
 		switch {
 		case id == "" && secret == "":
 			continue
 		case id == "":
-			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is missing or empty beside %q", pair.id, pair.secret)
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is missing or empty beside %q", pair.ID, pair.Secret)
 		case secret == "":
-			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is missing or empty beside %q", pair.secret, pair.id)
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is missing or empty beside %q", pair.Secret, pair.ID)
 		case keys != Keys{}:
-			return Keys{}, disk.Errorf(disk.Invalid, "secrets: the keys %q and %q are not allowed beside %q and %q", pair.id, pair.secret, idFile, secretFile)
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: the keys %q and %q are not allowed beside %q and %q", pair.ID, pair.Secret, idFile, secretFile)
 		}
 		keys = Keys{AccessKeyID: id, AccessKeySecret: secret, SecurityToken: values[tokenFile]}
 	}
@@ -52,7 +52,7 @@ func FromSecrets(secrets map[string]string) (Keys, error) {
 func secretNames() []string {
 	names := []string{}
 	for _, pair := range spellings {
-		names = append(names, pair.id, pair.secret)
+		names = append(names, pair.ID, pair.Secret)
 	}
 	return append(names, tokenFile)
 }
