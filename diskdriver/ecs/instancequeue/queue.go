@@ -106,7 +106,6 @@ type Slot struct {
 	operation Operation
 	arrival   int
 	stage     stage
-	admitted  bool
 	turn      chan struct{} // gets an element when the call may be sent
 	since     time.Time     // when it was sent
 	tried     [3]bool       // the limits that the call tries to exceed, by Limit
@@ -152,7 +151,10 @@ func (s *Slot) move(to stage) {
 	}
 	switch s.stage = to; {
 	case to == waiting:
-		s.admitted = false
+		select {
+		case <-s.turn: // of before the call was sent
+		default:
+		}
 		at, _ := slices.BinarySearchFunc(q.waiting, s.arrival, func(other *Slot, arrival int) int { return other.arrival - arrival })
 		q.waiting = slices.Insert(q.waiting, at, s)
 		count("waiting", 1)
@@ -183,7 +185,6 @@ func (s *Slot) Start() bool {
 	defer s.queues.mu.Unlock()
 	now := time.Now()
 	if !slices.Contains(s.queue.next(now), s) {
-		s.admitted = false
 		return false
 	}
 	s.tried = s.queue.limits.sent(s.operation.Verb, s.queue.active(), now)
@@ -328,13 +329,9 @@ func (q *Queues) admit(one *queue, now time.Time) {
 		q.admitAfter(one, wait)
 	}
 	for _, s := range one.next(now) {
-		if s.admitted {
-			continue
-		}
-		s.admitted = true
 		select {
 		case s.turn <- struct{}{}:
-		default: // admitted before, and Wait has not returned yet
+		default: // it was admitted before
 		}
 	}
 }
