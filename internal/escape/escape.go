@@ -24,7 +24,7 @@ func Line(text string, most int) string {
 	return Cut(text, most) + "..."
 }
 
-// Cut returns no more than so many bytes of a text, and no part of a character.
+// Cut returns no more than so many bytes of a text, and no part of a character. The rest is not kept in memory.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -32,7 +32,7 @@ func Cut(text string, most int) string {
 	for most > 0 && !utf8.RuneStart(text[most]) {
 		most--
 	}
-	return text[:most]
+	return strings.Clone(text[:most])
 }
 
 // mostQuoted is how many bytes of a text are quoted: what is wrong with it shows in these.

@@ -15,6 +15,9 @@ import (
 // longestName is longer than the name of an object may be.
 const longestName = 254
 
+// CutName returns a name as it is, and of a text that is too long for one the beginning, which is too long still.
+func CutName(text string) string { return escape.Cut(text, longestName) }
+
 // TrimClaim leaves of a claim without a volume what a request is made from, so that its owner can't fill the memory of this process. A text
 // that is too long for what it is stays too long.
 func (o Options) TrimClaim(claim *v1.PersistentVolumeClaim) {
@@ -26,10 +29,10 @@ func (o Options) TrimClaim(claim *v1.PersistentVolumeClaim) {
 		spec.Selector = &metav1.LabelSelector{} // which is refused whatever it selects
 	}
 	if source := spec.DataSource; source != nil {
-		source.Name, source.Kind = escape.Cut(source.Name, longestName), escape.Cut(source.Kind, longestName)
+		source.Name, source.Kind = CutName(source.Name), CutName(source.Kind)
 	}
 	if source := spec.DataSourceRef; source != nil {
-		source.Name, source.Kind = escape.Cut(source.Name, longestName), escape.Cut(source.Kind, longestName)
+		source.Name, source.Kind = CutName(source.Name), CutName(source.Kind)
 	}
 	claim.Spec, claim.Status = spec, v1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase}
 }
@@ -48,7 +51,7 @@ func (o Options) trim(all map[string]string, names, passed []string) map[string]
 		_, hasEffect := effectOf(key)
 		switch {
 		case slices.Contains(names, key):
-			keep(key, escape.Cut(value, longestName))
+			keep(key, CutName(value))
 		case slices.Contains(passed, key):
 			keep(key, escape.Cut(value, maxEntry))
 		case hasEffect && (refused == "" || key < refused):

@@ -3,6 +3,7 @@ package request
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -59,6 +60,36 @@ func TestATrimmedClaimIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A part of a text keeps all of it in memory.
+func TestATrimmedClaimHoldsNoLongText(t *testing.T) {
+	options := testOptions()
+	options.ClaimLabelTags = []string{"team"}
+	const claims, long = 100, 200 << 10
+	text := func() string { return strings.Repeat("x", long) }
+	var kept []*v1.PersistentVolumeClaim
+	before := heap()
+	for range claims {
+		claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
+			c.Annotations[AnnSelectedNode], c.Annotations["alibabacloud.com/kms-key-id"] = text(), text()
+			c.Spec.DataSourceRef = &v1.TypedObjectReference{Kind: text(), Name: text()}
+		})
+		options.TrimClaim(claim)
+		kept = append(kept, claim)
+	}
+	if each := (heap() - before) / claims; each > maxEntry+8<<10 {
+		t.Errorf("each of %d claims takes %d bytes", len(kept), each)
+	}
+	runtime.KeepAlive(kept)
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 // What is made from a trimmed claim, and what is refused, is the same as before.

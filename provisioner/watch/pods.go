@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -93,10 +94,11 @@ func trimPod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// claimsOf returns the names of the claims that a Pod uses, each once; none if there are more than mostClaims.
+// claimsOf returns the names of the claims that a Pod uses, each once; none if there are more than mostClaims. Kubernetes bounds the name of
+// a claim, but not what a Pod says it is.
 func claimsOf(pod *v1.Pod) (names []string) {
 	for _, name := range podclaims.InUse(pod) {
-		if !slices.Contains(names, name) {
+		if len(name) <= validation.DNS1123SubdomainMaxLength && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 		if len(names) > mostClaims {

@@ -98,6 +98,15 @@ func TestTheClaimsOfAPodThatNoNodeTakesAreNotKept(t *testing.T) {
 	}
 }
 
+// Kubernetes doesn't bound the name of a claim in a Pod, but no claim has such a name.
+func TestAClaimsNameThatNoClaimHasIsNotKept(t *testing.T) {
+	trimmed, err := trimPod(podWith("web-0", "data", strings.Repeat("x", 1<<20), "logs"))
+	must(t, err)
+	if got := trimmed.(*Pod).Claims; !slices.Equal(got, []string{"data", "logs"}) {
+		t.Errorf("%d claims are kept", len(got))
+	}
+}
+
 func TestWhichNodesAPodMayHaveIsKept(t *testing.T) {
 	selector := func(value string) *v1.NodeSelector {
 		return &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{

@@ -110,11 +110,16 @@ func (t *trimmer) trimClaim(claim *v1.PersistentVolumeClaim) {
 		t.requests.TrimClaim(claim)
 		return
 	}
-	if claim.Spec.VolumeName != "" && !slices.Contains(claim.Finalizers, t.sourceFinalizer) {
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f != t.sourceFinalizer })
+	if claim.Spec.VolumeName != "" && len(claim.Finalizers) == 0 {
 		claim.Annotations, claim.Finalizers = nil, nil // it is neither provisioned nor protected any more
 	}
 	trimMeta(&claim.ObjectMeta, request.AnnStorageProvisioner, request.AnnBetaStorageProvisioner, request.AnnMigratedTo)
-	claim.Spec = v1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
+	claim.Finalizers = slices.Clone(claim.Finalizers) // without the room of the others
+	for key, value := range claim.Annotations {
+		claim.Annotations[key] = request.CutName(value)
+	}
+	claim.Spec = v1.PersistentVolumeClaimSpec{VolumeName: request.CutName(claim.Spec.VolumeName)}
 	claim.Status = v1.PersistentVolumeClaimStatus{}
 }
 

@@ -1,6 +1,10 @@
 package watch
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -83,7 +87,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	same("a claim that nobody was assigned to yet", unassigned, want)
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string(nil))
-	same("a claim that is a source", source.Finalizers, []string{"kubernetes.io/pvc-protection", sourceFinalizer})
+	same("a claim that is a source", source.Finalizers, []string{sourceFinalizer})
 	same("its annotations", source.Annotations, map[string]string{request.AnnStorageProvisioner: provisionertest.DriverName})
 	if ours.Spec.NodeAffinity != alike.Spec.NodeAffinity {
 		t.Error("volumes of one zone don't share their affinity")
@@ -113,5 +117,33 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 	if attachment.Status.Attached || attachment.Annotations != nil || *attachment.Spec.Source.PersistentVolumeName != "d-1" || attachment.Spec.NodeName != "node-1" {
 		t.Errorf("an attachment: %+v", attachment)
+	}
+}
+
+// A tenant chooses what no provisioner is to look at, too: Kubernetes bounds neither volumeName nor the number of finalizers.
+func TestATrimmedClaimOfNobodyIsBounded(t *testing.T) {
+	long, finalizers := strings.Repeat("x", 200<<10), []string{sourceFinalizer}
+	for n := range 1_000 {
+		finalizers = append(finalizers, fmt.Sprint("example.com/", n))
+	}
+	trimmed := newTrimmer(Config{Requests: request.Options{DriverName: provisionertest.DriverName}, SourceFinalizer: sourceFinalizer}).trim
+	for name, change := range map[string]func(*v1.PersistentVolumeClaim){
+		"the provisioner":         func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = long },
+		"the old provisioner":     func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnBetaStorageProvisioner] = long },
+		"the driver":              func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnMigratedTo] = long },
+		"the volume":              func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = long },
+		"finalizers":              func(c *v1.PersistentVolumeClaim) { c.Finalizers = finalizers },
+		"a volume and finalizers": func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Finalizers = long, finalizers },
+	} {
+		claim := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" }, change)
+		if _, err := trimmed(claim); err != nil {
+			t.Error(err)
+		}
+		if kept, err := json.Marshal(claim); err != nil || len(kept) > 4<<10 {
+			t.Errorf("%s: %d bytes are kept, %v", name, len(kept), err)
+		}
+		if len(claim.Finalizers) > 0 && !slices.Equal(claim.Finalizers, []string{sourceFinalizer}) {
+			t.Errorf("%s: %d finalizers are kept", name, len(claim.Finalizers))
+		}
 	}
 }
