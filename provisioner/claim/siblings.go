@@ -322,16 +322,21 @@ func (s *podClaims) wake(claim *v1.PersistentVolumeClaim) { s.wakeSiblings(claim
 
 // wakeSiblings tells the siblings of a claim that it has got further. s.mu is held.
 func (s *Syncer) wakeSiblings(claim *v1.PersistentVolumeClaim) {
+	told := map[string]bool{claim.Name: true} // Pods may have the same claims
 	for _, pod := range s.Pods.OfClaim(claim.Namespace, claim.Name) {
-		s.wakeClaims(pod, claim.Name)
+		s.wakeClaims(pod, told)
 	}
 }
 
-// wakeClaims tells the claims of a Pod, but for one, that a sibling has got further. Only those that wait for one are looked at: attempts that
-// fail must not wake each other. s.mu is held.
-func (s *Syncer) wakeClaims(pod *watch.Pod, but string) {
+// wakeClaims tells the claims of a Pod that were not told yet that a sibling has got further. Only those that wait for one are looked at:
+// attempts that fail must not wake each other. s.mu is held.
+func (s *Syncer) wakeClaims(pod *watch.Pod, told map[string]bool) {
 	for _, name := range pod.Claims {
-		if other := s.claimNamed(pod.Namespace, name); name != but && other != nil {
+		if told[name] {
+			continue
+		}
+		told[name] = true
+		if other := s.claimNamed(pod.Namespace, name); other != nil {
 			if e := s.claims[other.UID]; e != nil && e.failure.awaitsSibling() {
 				s.wake(other.UID, e)
 			}

@@ -156,7 +156,7 @@ func (s *Syncer) claimChanged(uid types.UID) {
 func (s *Syncer) PodGone(pod *watch.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wakeClaims(pod, "")
+	s.wakeClaims(pod, map[string]bool{})
 }
 
 // VolumeChanged has the claim of a PersistentVolume looked at: it may be the one that an attempt is to lead to. One that is not the claim's any

@@ -41,6 +41,10 @@ const longestAffinity = 4096
 // takes as many disks, so that a Pod with more never runs.
 const mostClaims = 128
 
+// mostPods is how many Pods that wait for a claim are looked at for each step of it, under a lock that all claims share. Of a claim with more
+// it is not known for which of them it gets its volume anyway.
+const mostPods = 128
+
 // Pods is a cache of the Pods without a node, which are few. Without the permission to list and watch Pods it is
 // empty. A nil *Pods is empty, too.
 type Pods struct {
@@ -140,12 +144,15 @@ func indexPodClaims(object any) ([]string, error) {
 // Knows says whether the cache shows all Pods: it may not be allowed to be filled.
 func (p *Pods) Knows() bool { return p != nil && p.informer.HasSynced() }
 
-// OfClaim returns the Pods without a node that have the claim.
+// OfClaim returns the Pods without a node that have the claim, none if there are more than mostPods.
 func (p *Pods) OfClaim(namespace, name string) []*Pod {
 	if p == nil {
 		return nil
 	}
 	pods, _ := find(p.informer.GetIndexer(), byPodClaim, namespace+"/"+name, func(*Pod) bool { return true }) // there is such an index
+	if len(pods) > mostPods {
+		return nil
+	}
 	return pods
 }
 

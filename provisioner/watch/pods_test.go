@@ -98,6 +98,22 @@ func TestTheClaimsOfAPodThatNoNodeTakesAreNotKept(t *testing.T) {
 	}
 }
 
+// Each step of a claim looks at the Pods that wait for it and their claims, and a tenant chooses how many Pods name it.
+func TestTheManyPodsOfAClaimAreNotLookedAt(t *testing.T) {
+	for want, number := range map[int]int{mostPods: mostPods, 0: mostPods + 1} {
+		api := fake.NewClientset()
+		for n := range number {
+			must(t, api.Tracker().Add(podWith(fmt.Sprint("web-", n), "data", "logs")))
+		}
+		pods, err := NewPods(api, func(*Pod) {})
+		must(t, err)
+		pods.Fill(t.Context())
+		if got := len(pods.OfClaim("shop", "data")); got != want {
+			t.Errorf("of %d Pods %d are looked at, want %d", number, got, want)
+		}
+	}
+}
+
 // Kubernetes doesn't bound the name of a claim in a Pod, but no claim has such a name.
 func TestAClaimsNameThatNoClaimHasIsNotKept(t *testing.T) {
 	trimmed, err := trimPod(podWith("web-0", "data", strings.Repeat("x", 1<<20), "logs"))
