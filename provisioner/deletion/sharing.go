@@ -18,13 +18,13 @@ import (
 // Several PersistentVolumes may name the same volume: one that an administrator made
 // by hand, or that a backup restored. The volume is deleted with the last of them.
 
-// others returns the other PersistentVolumes of the same driver with the volume of
-// this one.
+// others returns the other PersistentVolumes with the volume of this one, those of
+// other drivers, too: a disk may have been handed to a driver of another name.
 func (c *Controller) others(pv *v1.PersistentVolume) ([]*v1.PersistentVolume, error) {
 	if pv.Spec.CSI == nil {
 		return nil, nil
 	}
-	all, err := watch.VolumesOfHandle(c.Volumes, pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
+	all, err := watch.VolumesOfHandle(c.Volumes, pv.Spec.CSI.VolumeHandle)
 	return slices.DeleteFunc(all, func(other *v1.PersistentVolume) bool { return other.UID == pv.UID }), err
 }
 
@@ -46,6 +46,9 @@ func (e *sharedError) Error() string {
 	state := string(e.other.Status.Phase)
 	if state == "" {
 		state = "new"
+	}
+	if driver := e.other.Spec.CSI.Driver; driver != e.pv.Spec.CSI.Driver {
+		state = "of driver " + driver
 	}
 	if ref := e.other.Spec.ClaimRef; ref != nil {
 		state += fmt.Sprintf(", claim %s/%s", ref.Namespace, ref.Name)

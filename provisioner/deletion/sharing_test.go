@@ -32,6 +32,7 @@ func TestASecondVolumeKeepsTheDisk(t *testing.T) {
 	}
 	deleting := func(pv *v1.PersistentVolume) { pv.DeletionTimestamp = ptr.To(metav1.Now()) }
 	static := func(pv *v1.PersistentVolume) { pv.Annotations, pv.Finalizers = nil, nil }
+	anothers := func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }
 	tests := map[string]struct {
 		other *v1.PersistentVolume // as the cache shows it
 		live  *v1.PersistentVolume // as it is, if that differs
@@ -57,7 +58,8 @@ func TestASecondVolumeKeepsTheDisk(t *testing.T) {
 			other: second(phase(v1.VolumeAvailable), deleting, madeForClaim),
 			claim: provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "restored" }), kept: true,
 		},
-		"another driver's":               {other: second(phase(v1.VolumeBound), func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" })},
+		"another driver's":               {other: second(phase(v1.VolumeBound), anothers), kept: true},
+		"another driver's, released":     {other: second(anothers), kept: true},
 		"of another disk":                {other: provisionertest.Volume("d-cp1", phase(v1.VolumeBound))},
 		"of a disk that ends like d-bp1": {other: provisionertest.Volume("d-xbp1", phase(v1.VolumeBound))},
 	}

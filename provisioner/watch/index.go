@@ -80,11 +80,9 @@ func VolumesOfClaim(volumes cache.Indexer, claim types.UID) ([]*v1.PersistentVol
 	return find(volumes, byClaim, prefixOf(string(claim)), func(pv *v1.PersistentVolume) bool { return pv.Spec.ClaimRef.UID == claim })
 }
 
-// VolumesOfHandle returns the PersistentVolumes of a driver that have the volume handle.
-func VolumesOfHandle(volumes cache.Indexer, driver, handle string) ([]*v1.PersistentVolume, error) {
-	return find(volumes, byHandle, suffixOf(handle), func(pv *v1.PersistentVolume) bool {
-		return pv.Spec.CSI.Driver == driver && pv.Spec.CSI.VolumeHandle == handle
-	})
+// VolumesOfHandle returns the PersistentVolumes that have the volume handle, of whatever driver: a disk's ID is unique.
+func VolumesOfHandle(volumes cache.Indexer, handle string) ([]*v1.PersistentVolume, error) {
+	return find(volumes, byHandle, suffixOf(handle), func(pv *v1.PersistentVolume) bool { return pv.Spec.CSI.VolumeHandle == handle })
 }
 
 // AttachmentsOfVolume returns the VolumeAttachments of a PersistentVolume.

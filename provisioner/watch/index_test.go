@@ -44,14 +44,14 @@ func TestHandlesWithOneSuffixAreDistinguished(t *testing.T) {
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, VolumeIndexers())
 	for name, source := range map[string]*v1.CSIPersistentVolumeSource{
 		"a": {Driver: "ours", VolumeHandle: "d-1xy"}, "b": {Driver: "ours", VolumeHandle: "d-2xy"},
-		"c": {Driver: "other", VolumeHandle: "d-1xy"}, "d": {Driver: "ours", VolumeHandle: "y"},
+		"c": {Driver: "other", VolumeHandle: "d-3xy"}, "d": {Driver: "ours", VolumeHandle: "y"},
 	} {
 		must(t, volumes.Add(&v1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{CSI: source}},
 		}))
 	}
-	for handle, want := range map[string]string{"d-1xy": "a", "d-2xy": "b", "y": "d", "xy": ""} {
-		got, err := VolumesOfHandle(volumes, "ours", handle)
+	for handle, want := range map[string]string{"d-1xy": "a", "d-2xy": "b", "d-3xy": "c", "y": "d", "xy": ""} {
+		got, err := VolumesOfHandle(volumes, handle)
 		if err != nil || len(got) > 1 || (len(got) == 1) != (want != "") || want != "" && got[0].Name != want {
 			t.Errorf("the volumes of handle %q are %v, %v; want %q", handle, got, err, want)
 		}

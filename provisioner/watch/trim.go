@@ -130,7 +130,7 @@ var finalizers = []string{request.Finalizer}
 func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta, request.AnnProvisionedBy, request.AnnVolumeName)
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.requests.DriverName {
-		pv.Spec, pv.Status = v1.PersistentVolumeSpec{}, v1.PersistentVolumeStatus{}
+		pv.Spec, pv.Status = v1.PersistentVolumeSpec{PersistentVolumeSource: onlyHandle(pv.Spec.CSI)}, v1.PersistentVolumeStatus{}
 		return
 	}
 	if pv.Annotations[request.AnnProvisionedBy] == t.requests.DriverName {
@@ -163,6 +163,14 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 		since = nil // read of released ones alone, which are few
 	}
 	pv.Status = v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(intern(string(pv.Status.Phase))), LastPhaseTransitionTime: since}
+}
+
+// onlyHandle keeps of another driver's volume which one it is: it may be a disk of this one's.
+func onlyHandle(source *v1.CSIPersistentVolumeSource) v1.PersistentVolumeSource {
+	if source == nil {
+		return v1.PersistentVolumeSource{}
+	}
+	return v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: intern(source.Driver), VolumeHandle: source.VolumeHandle}}
 }
 
 // maxAffinities bounds the affinities that are interned: a cluster has few zones.

@@ -107,7 +107,9 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	if ours.Status.LastPhaseTransitionTime == nil || used.Status.LastPhaseTransitionTime != nil {
 		t.Errorf("since when a volume is released: %+v; in use: %+v", ours.Status, used.Status)
 	}
-	same("a volume of another driver", theirs.Spec, v1.PersistentVolumeSpec{})
+	same("a volume of another driver", theirs.Spec, v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
+		CSI: &v1.CSIPersistentVolumeSource{Driver: "other", VolumeHandle: "d-2"},
+	}})
 	same("a node's labels", n.Labels[topology.ZoneKey], "zone-a")
 	if n.Annotations != nil || n.ManagedFields != nil {
 		t.Errorf("a node: %+v", n)
