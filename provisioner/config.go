@@ -37,6 +37,10 @@ type Config struct {
 	AwaitRenewal func(context.Context) error
 
 	Self *v1.ObjectReference // the object of events about this process; nil for no events
+
+	// OtherProvisioner is called with a PersistentVolume, and the namespace/name of its claim, that another provisioner of the driver's name has
+	// saved while this process leads; nil: nobody wants to know.
+	OtherProvisioner func(pv, claim string)
 }
 
 // Validate returns an error that names the first field that is missing or

@@ -60,6 +60,7 @@ func (h *handlers) volumeChanged(old, pv *v1.PersistentVolume) {
 		h.duplicates.volumeChanged(pv)
 	}
 	h.deletion.VolumeChanged(pv)
+	h.volumeOfAnother(pv)
 }
 
 func (h *handlers) volumeGone(pv *v1.PersistentVolume) {

@@ -114,6 +114,8 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 
+	others := otherDriver(o, lease, clients.lease, registry)
+	o.config.OtherProvisioner = others.Saved
 	c, err := provisioner.NewController(o.config, clients.Clients, driver, registry)
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func run(ctx context.Context, o *options) error {
 	if o.leaderElection {
 		work = func(ctx context.Context) error { return lease.RunWhileHeld(ctx, clients.lease, c.Run) }
 	}
-	return otherDriver(o, lease, clients.lease, registry).Run(ctx, work)
+	return others.Run(ctx, work)
 }
 
 // otherDriver returns what looks for another driver of the name, and tells of it by events on this process' object.

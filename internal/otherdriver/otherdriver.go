@@ -1,5 +1,6 @@
 // Package otherdriver finds another driver of this one's name in the cluster, by what only an administrator can write: the Lease of its
-// provisioner in kube-system or in this one's namespace, and the CSIDriver object. In other namespaces tenants may write Leases.
+// provisioner in kube-system or in this one's namespace, the PersistentVolumes that it saves, and the CSIDriver object. In other namespaces
+// tenants may write Leases.
 package otherdriver
 
 import (
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +41,8 @@ const (
 	interval = 10 * time.Second
 	// recent is how long ago a Lease may have been renewed that may be held when it is seen first.
 	recent = 5 * time.Minute
+	// savedFor is how long a provisioner counts as at work after it has saved a PersistentVolume.
+	savedFor = time.Hour
 )
 
 // Config says what a Watch looks at.
@@ -61,6 +65,12 @@ type Watch struct {
 	told   map[string]string    // reason -> message
 	leases map[string]*sighting // by namespace
 	beside bool                 // a provisioner with a Lease of its own may be at work
+
+	mu    sync.Mutex
+	saved struct {
+		what string    // the first PersistentVolume of late that another provisioner has saved, and its claim
+		at   time.Time // when it has saved one last
+	}
 }
 
 // sighting is what a Watch knows of a Lease.
@@ -128,6 +138,27 @@ func (w *Watch) look(ctx context.Context) bool {
 	return w.beside
 }
 
+// Saved says that another provisioner has saved a PersistentVolume for a claim. Whether one saves them is known by no Lease if it has none, or
+// has it in another namespace.
+func (w *Watch) Saved(pv, claim string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.saved.at.IsZero() || time.Since(w.saved.at) >= savedFor {
+		w.saved.what = fmt.Sprintf("PersistentVolume %s for claim %s", pv, claim)
+	}
+	w.saved.at = time.Now()
+}
+
+// savedOfLate returns what another provisioner has saved of late, nothing if there is nothing.
+func (w *Watch) savedOfLate() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.saved.at.IsZero() || time.Since(w.saved.at) >= savedFor {
+		return ""
+	}
+	return w.saved.what
+}
+
 // lookAtLeases looks at each Lease, whether the other can be read or not.
 func (w *Watch) lookAtLeases(ctx context.Context) (unread error) {
 	var renewed []string
@@ -154,8 +185,8 @@ func (w *Watch) lookAtLeases(ctx context.Context) (unread error) {
 		}
 	}
 	w.beside = beside
-	if unread == nil || len(renewed) > 0 {
-		w.tell(ReasonProvisioner, w.aboutProvisioner(renewed))
+	if saved := w.savedOfLate(); unread == nil || len(renewed) > 0 || saved != "" {
+		w.tell(ReasonProvisioner, w.aboutProvisioner(renewed, saved))
 	}
 	return unread
 }
@@ -190,12 +221,14 @@ func (w *Watch) sight(lease *coordinationv1.Lease) (held, seen bool) {
 }
 
 // aboutProvisioner returns what operators are told of another provisioner; nothing if there is none.
-func (w *Watch) aboutProvisioner(renewed []string) string {
-	if len(renewed) == 0 {
-		return ""
-	}
+func (w *Watch) aboutProvisioner(renewed []string, saved string) string {
 	does := "this one waits for that Lease"
 	switch {
+	case len(renewed) == 0 && saved == "":
+		return ""
+	case len(renewed) == 0:
+		renewed = []string{"it has saved " + saved + ", and renews no Lease where this one looks for it"}
+		does = "both work on the same claims and volumes"
 	case w.beside && w.config.Takeover:
 		does = "both work on the same claims and volumes, because this one has --takeover"
 	case w.beside:

@@ -135,6 +135,26 @@ func TestItYieldsToAProvisionerThatWorks(t *testing.T) {
 	})
 }
 
+func TestItTellsOfAProvisionerWithoutALease(t *testing.T) {
+	play(t, Config{Namespace: "storage"}, func(w *world) {
+		w.start()
+		w.watch.Saved("pvc-1", "shop/data")
+		w.watch.Saved("pvc-2", "shop/logs")
+		w.after(interval, true, "provisioner", 1, 1)
+		for _, want := range []string{ReasonProvisioner, "PersistentVolume pvc-1 for claim shop/data", "both work"} {
+			if len(w.warned) > 0 && !strings.Contains(w.warned[0], want) {
+				t.Errorf("it warns %q, which lacks %q", w.warned[0], want)
+			}
+		}
+		w.after(savedFor/2, true, "provisioner", 1, 1)
+		w.watch.Saved("pvc-3", "shop/more")
+		w.after(savedFor-interval, true, "provisioner", 1, 1)
+		w.after(2*interval, true, "provisioner", 0, 1)
+		w.watch.Saved("pvc-4", "shop/late")
+		w.after(interval, true, "provisioner", 1, 2)
+	})
+}
+
 func TestItGoesOnWithTakeover(t *testing.T) {
 	play(t, Config{Namespace: "storage", Takeover: true}, func(w *world) {
 		w.leads("kube-system", theirs)

@@ -218,9 +218,16 @@ func (t *task) create() error {
 	return nil
 }
 
+// IsYoung says what isYoung does, to those who don't hold s.mu.
+func (s *Syncer) IsYoung(claim *v1.PersistentVolumeClaim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isYoung(claim)
+}
+
 // isYoung says whether the claim was created after this process began to lead, so that nobody has called the driver for it before.
-func (t *task) isYoung(claim *v1.PersistentVolumeClaim) bool {
-	return !t.leadingSince.IsZero() && claim.CreationTimestamp.After(t.leadingSince.Add(maxClockSkew))
+func (s *Syncer) isYoung(claim *v1.PersistentVolumeClaim) bool {
+	return !s.leadingSince.IsZero() && claim.CreationTimestamp.After(s.leadingSince.Add(maxClockSkew))
 }
 
 // afterError returns what the driver's answer means if it is no volume.

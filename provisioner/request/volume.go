@@ -26,7 +26,8 @@ const (
 	AnnDeletionSecretNamespace = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 	annModifySecretName        = "volume.kubernetes.io/controller-modify-secret-name"
 	annModifySecretNamespace   = "volume.kubernetes.io/controller-modify-secret-namespace"
-	identityKey                = "storage.kubernetes.io/csiProvisionerIdentity"
+	// IdentityKey is the attribute that says which process has saved it; a cache has it as an annotation.
+	IdentityKey = "storage.kubernetes.io/csiProvisionerIdentity"
 )
 
 // PersistentVolume describes the volume that the driver has made for the request.
@@ -95,7 +96,7 @@ func isReadOnlyMany(claim *v1.PersistentVolumeClaim) bool {
 }
 
 func (r *Request) csiSource(options Options, made *csi.Volume) *v1.CSIPersistentVolumeSource {
-	attributes := map[string]string{identityKey: options.Identity}
+	attributes := map[string]string{IdentityKey: options.Identity}
 	maps.Copy(attributes, made.VolumeContext)
 	source := &v1.CSIPersistentVolumeSource{
 		Driver:                     options.DriverName,
@@ -138,6 +139,11 @@ func ClaimUID(pv *v1.PersistentVolume) types.UID {
 		return ""
 	}
 	return pv.Spec.ClaimRef.UID
+}
+
+// IsSavedHere says whether this process has saved the PersistentVolume, as a cache shows it.
+func (o Options) IsSavedHere(pv *v1.PersistentVolume) bool {
+	return pv.Annotations[IdentityKey] == o.Identity
 }
 
 // IsMadeForClaim says whether the PersistentVolume was made for the claim that it names.

@@ -128,10 +128,13 @@ var finalizers = []string{request.Finalizer}
 
 // trimVolume changes what it keeps in place: a copy would leave holes in the heap.
 func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
-	trimMeta(&pv.ObjectMeta, request.AnnProvisionedBy, request.AnnVolumeName)
+	trimMeta(&pv.ObjectMeta, request.AnnProvisionedBy, request.AnnVolumeName, request.IdentityKey)
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.requests.DriverName {
 		pv.Spec, pv.Status = v1.PersistentVolumeSpec{PersistentVolumeSource: onlyHandle(pv.Spec.CSI)}, v1.PersistentVolumeStatus{}
 		return
+	}
+	if identity := pv.Spec.CSI.VolumeAttributes[request.IdentityKey]; identity != "" && pv.Annotations[request.AnnVolumeName] != "" {
+		pv.Annotations[request.IdentityKey] = intern(identity)
 	}
 	if pv.Annotations[request.AnnProvisionedBy] == t.requests.DriverName {
 		if pv.Annotations[request.AnnProvisionedBy] = t.requests.DriverName; len(pv.Annotations) == 1 {
