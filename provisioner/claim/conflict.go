@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
-	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -63,6 +62,7 @@ const (
 	checkInterval = 5 * time.Minute  // between two checks of a claim
 	checkedClaims = 4096             // bounds the claims whose last check is remembered
 	podListTTL    = 30 * time.Second // of a list of waiting Pods
+	podPage       = 100              // Pods that one request lists: a tenant chooses how many there are, and how large they are
 )
 
 // conflicts reports the conflicts of refused claims. If Pods are in no cache, claims of one namespace share a list of its Pods.
@@ -140,14 +140,19 @@ func (c *conflicts) listPods(ctx context.Context, namespace string) ([]*watch.Po
 	if known, ok := c.lists[namespace]; ok && c.Now().Sub(known.at) < podListTTL {
 		return known.pods, nil
 	}
-	list, err := c.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
 	var pods []*watch.Pod
-	for i := range list.Items {
-		if claims := podclaims.Names(&list.Items[i]); len(claims) > 1 {
-			pods = append(pods, &watch.Pod{ObjectMeta: metav1.ObjectMeta{Name: list.Items[i].Name}, Claims: claims})
+	for options := (metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", Limit: podPage}); ; {
+		list, err := c.Client.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if claims := watch.ClaimsOf(&list.Items[i]); len(claims) > 1 {
+				pods = append(pods, &watch.Pod{ObjectMeta: metav1.ObjectMeta{Name: list.Items[i].Name}, Claims: claims})
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
 		}
 	}
 	maps.DeleteFunc(c.lists, func(_ string, known podList) bool { return c.Now().Sub(known.at) >= podListTTL })

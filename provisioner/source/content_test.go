@@ -13,6 +13,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -237,6 +238,34 @@ func TestContentOfAClaim(t *testing.T) {
 				t.Errorf("got %v, waiting for %v", err, watch.NotReadyObject(err))
 			}
 		})
+	}
+}
+
+// A tenant may have any number of ReferenceGrants with annotations of 256 KiB.
+func TestGrantsAreReadInPages(t *testing.T) {
+	b := newBench(t)
+	b.reader.options.CrossNamespace = true
+	provisionertest.AddSnapshot(t, b.dynamic, "archive", nil)
+	pages := 0
+	b.dynamic.PrependReactor("list", "referencegrants", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		asked := action.(clienttesting.ListActionImpl).ListOptions
+		if asked.Limit == 0 || asked.Limit > grantPage || (asked.Continue != "") != (pages > 0) {
+			t.Errorf("page %d is asked for with %+v", pages, asked)
+		}
+		pages++
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrantList"}}
+		if pages < 3 {
+			list.SetContinue("more")
+			return true, list, nil
+		}
+		list.Items = []unstructured.Unstructured{{Object: map[string]any{"spec": map[string]any{
+			"from": []any{map[string]any{"group": "", "kind": "PersistentVolumeClaim", "namespace": "shop"}},
+			"to":   []any{map[string]any{"group": snapshotGroup, "kind": "VolumeSnapshot"}},
+		}}}}
+		return true, list, nil
+	})
+	if _, err := b.reader.Content(t.Context(), provisionertest.Claim(acrossNamespaces)); err != nil || pages != 3 {
+		t.Errorf("got %v after %d pages", err, pages)
 	}
 }
 

@@ -43,6 +43,32 @@ func (g *referenceGrant) allows(claim *v1.PersistentVolumeClaim, source *v1.Type
 	return from && to
 }
 
+// grantPage is how many ReferenceGrants one request lists: a tenant chooses how many there are, and how large they are.
+const grantPage = 50
+
+// errGranted says that findGrant has found a grant.
+var errGranted = errors.New("a ReferenceGrant allows it")
+
+// findGrant returns errGranted if a ReferenceGrant of the namespace allows what is asked, and else the version of their list.
+func (r *Reader) findGrant(ctx context.Context, namespace string, allows func(*referenceGrant) bool) (version string, err error) {
+	options := metav1.ListOptions{Limit: grantPage}
+	for {
+		list, err := r.dynamic.Resource(watch.ReferenceGrants).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for _, item := range list.Items {
+			var grant referenceGrant
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &grant); err == nil && allows(&grant) {
+				return "", errGranted
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return list.GetResourceVersion(), nil
+		}
+	}
+}
+
 // checkGrant returns an error unless a ReferenceGrant in the source's namespace
 // lets the claim's namespace use it (Kubernetes: "Cross namespace data sources").
 func (r *Reader) checkGrant(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) error {
@@ -53,19 +79,12 @@ func (r *Reader) checkGrant(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if r.dynamic == nil {
 		return errors.New("ReferenceGrants can't be read: no client for them")
 	}
-	list, err := r.dynamic.Resource(watch.ReferenceGrants).Namespace(source.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	version, err := r.findGrant(ctx, source.Namespace, func(g *referenceGrant) bool { return g.allows(claim, request.DataSource(claim)) })
+	switch {
+	case errors.Is(err, errGranted):
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("ReferenceGrants of namespace %s: %w", source.Namespace, err)
-	}
-	version := ""
-	if err == nil {
-		version = list.GetResourceVersion()
-		for _, item := range list.Items {
-			var grant referenceGrant
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &grant); err == nil && grant.allows(claim, request.DataSource(claim)) {
-				return nil
-			}
-		}
 	}
 	err = fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s",
 		source, source.Namespace, claim.Namespace)

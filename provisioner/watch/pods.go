@@ -91,16 +91,16 @@ func trimPod(object any) (any, error) {
 	trimmed := &Pod{ObjectMeta: pod.ObjectMeta}
 	trimMeta(&trimmed.ObjectMeta)
 	trimmed.Finalizers = nil
-	trimmed.Claims = claimsOf(pod)
+	trimmed.Claims = ClaimsOf(pod)
 	if len(trimmed.Claims) > 0 {
 		trimmed.keepPlace(&pod.Spec)
 	}
 	return trimmed, nil
 }
 
-// claimsOf returns the names of the claims that a Pod uses, each once; none if there are more than mostClaims. Kubernetes bounds the name of
+// ClaimsOf returns the names of the claims that a Pod uses, each once; none if there are more than mostClaims. Kubernetes bounds the name of
 // a claim, but not what a Pod says it is.
-func claimsOf(pod *v1.Pod) (names []string) {
+func ClaimsOf(pod *v1.Pod) (names []string) {
 	for _, name := range podclaims.InUse(pod) {
 		if len(name) <= validation.DNS1123SubdomainMaxLength && !slices.Contains(names, name) {
 			names = append(names, name)
