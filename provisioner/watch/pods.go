@@ -37,6 +37,9 @@ type Pod struct {
 // longestAffinity is how many bytes a required node affinity has at most that is kept: a tenant writes it, in each of many Pods.
 const longestAffinity = 4096
 
+// labelOverhead is about what a label takes in memory besides its characters.
+const labelOverhead = 40
+
 // mostClaims is how many claims a Pod has at most whose claims are provisioned together. Each of them looks at all others, and no instance type
 // takes as many disks, so that a Pod with more never runs.
 const mostClaims = 128
@@ -116,7 +119,7 @@ func ClaimsOf(pod *v1.Pod) (names []string) {
 func (p *Pod) keepPlace(spec *v1.PodSpec) {
 	size := 0
 	for key, value := range spec.NodeSelector {
-		size += len(key) + len(value)
+		size += len(key) + len(value) + labelOverhead
 	}
 	if size <= longestAffinity {
 		p.NodeSelector = spec.NodeSelector

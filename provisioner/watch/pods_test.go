@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,6 +121,22 @@ func TestAClaimsNameThatNoClaimHasIsNotKept(t *testing.T) {
 	must(t, err)
 	if got := trimmed.(*Pod).Claims; !slices.Equal(got, []string{"data", "logs"}) {
 		t.Errorf("%d claims are kept", len(got))
+	}
+}
+
+// Many short labels take more memory than their characters.
+func TestANodeSelectorOfManyLabelsIsNotKept(t *testing.T) {
+	for labels, kept := range map[int]bool{50: true, 1500: false} {
+		pod := podWith("web-0", "data")
+		pod.Spec.NodeSelector = map[string]string{}
+		for n := range labels {
+			pod.Spec.NodeSelector[strconv.FormatInt(int64(n), 36)] = ""
+		}
+		trimmed, err := trimPod(pod)
+		must(t, err)
+		if got := trimmed.(*Pod).NodeSelector != nil; got != kept {
+			t.Errorf("one of %d labels is kept: %v", labels, got)
+		}
 	}
 }
 
