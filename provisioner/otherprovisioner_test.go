@@ -33,6 +33,7 @@ func TestAnotherProvisionerIsFoundByItsVolumes(t *testing.T) {
 		"csi-provisioner":                          {pv: "pvc-" + string(uid), changes: []func(*v1.PersistentVolume){savedBy("17-1-disk")}, want: true},
 		"csi-provisioner, of an earlier claim":     {pv: "pvc-" + string(uid), changes: []func(*v1.PersistentVolume){savedBy("17-1-disk")}, age: time.Minute},
 		"this process":                             {pv: "d-1", changes: []func(*v1.PersistentVolume){own, savedBy("test-identity")}},
+		"this process, without its annotation":     {pv: "disk-" + string(uid), changes: []func(*v1.PersistentVolume){savedBy("test-identity")}},
 		"disk-provisioner of another namespace":    {pv: "d-1", changes: []func(*v1.PersistentVolume){own, savedBy("18-2-disk")}, want: true},
 		"the leader before, of an earlier claim":   {pv: "d-1", changes: []func(*v1.PersistentVolume){own, savedBy("18-2-disk")}, age: time.Minute},
 		"a backup that was restored":               {pv: "pvc-an-earlier-one", changes: []func(*v1.PersistentVolume){savedBy("17-1-disk")}},

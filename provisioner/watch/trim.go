@@ -133,9 +133,7 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 		pv.Spec, pv.Status = v1.PersistentVolumeSpec{PersistentVolumeSource: onlyHandle(pv.Spec.CSI)}, v1.PersistentVolumeStatus{}
 		return
 	}
-	if identity := pv.Spec.CSI.VolumeAttributes[request.IdentityKey]; identity != "" && pv.Annotations[request.AnnVolumeName] != "" {
-		pv.Annotations[request.IdentityKey] = intern(identity)
-	}
+	t.noteIdentity(pv)
 	if pv.Annotations[request.AnnProvisionedBy] == t.requests.DriverName {
 		if pv.Annotations[request.AnnProvisionedBy] = t.requests.DriverName; len(pv.Annotations) == 1 {
 			pv.Annotations = t.provisioned
@@ -166,6 +164,15 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 		since = nil // read of released ones alone, which are few
 	}
 	pv.Status = v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(intern(string(pv.Status.Phase))), LastPhaseTransitionTime: since}
+}
+
+// noteIdentity notes which process has saved a volume in its annotations. Of one that no disk-provisioner has saved nobody asks for it.
+func (t *trimmer) noteIdentity(pv *v1.PersistentVolume) {
+	identity := pv.Spec.CSI.VolumeAttributes[request.IdentityKey]
+	isRead := identity == t.requests.Identity || pv.Annotations[request.AnnVolumeName] != ""
+	if identity != "" && isRead && pv.Annotations != nil {
+		pv.Annotations[request.IdentityKey] = intern(identity)
+	}
 }
 
 // onlyHandle keeps of another driver's volume which one it is: it may be a disk of this one's.
