@@ -244,6 +244,22 @@ var edges = []edge{
 	{"a mount that fails", "attach-limit-on-new-node",
 		both(attach("csi-a"), kubeletSays(`MountVolume.MountDevice failed for volume "d-bp1aaaa" : rpc error: code = Internal desc = no device has serial number 1234`)),
 		DriverFailed, "", []string{"no device has serial number"}, []string{"Event message"}},
+	{"a mount that times out", "attach-limit-on-new-node",
+		both(attach("csi-a"), kubeletSays("Unable to attach or mount volumes: unmounted volumes=[v0], unattached volumes=[], failed to process volumes=[]: timed out waiting for the condition")),
+		DriverFailed, "", []string{"timed out"}, []string{"Event message"}},
+	{"a ConfigMap that isn't there", "attach-limit-on-new-node",
+		both(attach("csi-a"), kubeletSays(`MountVolume.SetUp failed for volume "config" : configmap "web-config" not found`)),
+		PodNotStarted, "", []string{"none of the driver's", `configmap "web-config" not found`}, []string{"Event message", "Pod spec.nodeName"}},
+	{"another volume that times out", "attach-limit-on-new-node",
+		both(attach("csi-a"), kubeletSays("Unable to attach or mount volumes: unmounted volumes=[config kube-api-access-x], unattached volumes=[], failed to process volumes=[]: timed out waiting for the condition")),
+		PodNotStarted, "", []string{"none of the driver's"}, []string{"Event message"}},
+	{"a mount that fails, and a later one of another volume", "attach-limit-on-new-node",
+		both(attach("csi-a"), kubeletSays(`MountVolume.SetUp failed for volume "config" : configmap "web-config" not found`), func(f *Facts) {
+			earlier := *f.Events[0].DeepCopy()
+			earlier.Name, earlier.LastTimestamp.Time = "earlier", f.At.Add(-time.Minute)
+			earlier.Message = `MountVolume.MountDevice failed for volume "d-bp1aaaa" : rpc error: code = Internal desc = no device has serial number 1234`
+			f.Events = append(f.Events, earlier)
+		}), DriverFailed, "", []string{"no device has serial number"}, []string{"Event message"}},
 	{"a driver that isn't registered", "attach-limit-on-new-node",
 		both(attach("csi-a"), kubeletSays(`MountVolume.MountDevice failed for volume "d-bp1aaaa" : driver name diskplugin.csi.alibabacloud.com not found in the list of registered CSI drivers`)),
 		DriverNotOnNode, "", []string{"worker-h1"}, []string{"Pod spec.nodeName"}},

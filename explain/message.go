@@ -231,6 +231,24 @@ func (e DriverError) parameter() string {
 	return ""
 }
 
+var (
+	failedVolume   = regexp.MustCompile(` for volume "([^"]+)"`)
+	unmountedLists = regexp.MustCompile(`(?:unmounted volumes|failed to process volumes)=\[([^\]]*)\]`)
+)
+
+// volumesNamed returns the volumes that the kubelet says it can't mount: PersistentVolumes by their own name, others by that in the Pod; of
+// a time-out all by that in the Pod.
+func volumesNamed(message string) []string {
+	if m := failedVolume.FindStringSubmatch(message); m != nil {
+		return m[1:]
+	}
+	var names []string
+	for _, m := range unmountedLists.FindAllStringSubmatch(message, -1) {
+		names = append(names, strings.Fields(m[1])...)
+	}
+	return names
+}
+
 // exclusion is one of the scheduler's reasons: why it takes so many nodes out.
 type exclusion struct {
 	nodes int

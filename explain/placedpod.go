@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/internal/shell"
 )
 
@@ -115,7 +116,10 @@ func onDeadNode(c *cluster, pod *corev1.Pod, evidence []Evidence) Verdict {
 }
 
 // recentMount is for how long an event of the kubelet stands for the state of a mount: it tries again within two minutes.
-const recentMount = 5 * time.Minute
+const (
+	recentMount  = 5 * time.Minute
+	mountRetries = "kubelet, within 2 minutes"
+)
 
 // judgeOnNode judges a Pod whose volumes are attached, and which is not ready.
 func judgeOnNode(c *cluster, pod *corev1.Pod, needs []storage) Verdict {
@@ -132,15 +136,18 @@ func judgeOnNode(c *cluster, pod *corev1.Pod, needs []storage) Verdict {
 	started := slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 	})
-	if e, event := errorOf(c, of, reasonFailedMount, reasonFailedMapVolume); event != nil && usesDriver && !started &&
-		c.At.Sub(timeOf(event)) < recentMount {
+	if event, isOurs := c.mountFailure(pod, needs); event != nil && usesDriver && !started {
+		if !isOurs {
+			return otherMountFailed(pod, event, placed)
+		}
+		e := errorIn(event)
 		v := errorVerdict(c, e, attaching, eventSeen(event))
 		if v.Cause == DriverNotOnNode {
 			return driverMissingVerdict(c, node, placed, eventSeen(event))
 		}
 		v.Cause, v.Actor = DriverFailed, ClusterAdmin
 		v.Message = fmt.Sprintf("Node %s can't mount a volume of Pod %s: %s", node, pod.Name, sentence(e.Text))
-		v.Evidence, v.Next, v.Retried = append(v.Evidence, placed), []shell.Command{describe(of)}, "kubelet, within 2 minutes"
+		v.Evidence, v.Next, v.Retried = append(v.Evidence, placed), []shell.Command{describe(of)}, mountRetries
 		return v
 	}
 	if usesDriver && !c.isRead(kindCSINode, "") && !started && !slices.ContainsFunc(statuses, waitsMounted) {
@@ -148,6 +155,51 @@ func judgeOnNode(c *cluster, pod *corev1.Pod, needs []storage) Verdict {
 			Ref{Kind: kindCSINode, Name: node})
 	}
 	return notStarted(pod, placed)
+}
+
+// mountFailure returns the latest recent event of a mount that failed, of a volume of the driver if there is one, and whether it is that.
+func (c *cluster) mountFailure(pod *corev1.Pod, needs []storage) (latest *corev1.Event, isOurs bool) {
+	for _, event := range c.eventsOf(refOf(kindPod, pod)) {
+		if event.Reason != reasonFailedMount && event.Reason != reasonFailedMapVolume || c.At.Sub(timeOf(event)) >= recentMount {
+			continue
+		}
+		if slices.ContainsFunc(volumesNamed(event.Message), func(name string) bool { return c.isOurVolume(pod, needs, name) }) {
+			return event, true
+		}
+		if latest == nil {
+			latest = event
+		}
+	}
+	return latest, false
+}
+
+// isOurVolume says whether a name that the kubelet uses is that of a PersistentVolume of the driver, or of the Pod's volume with its claim.
+func (c *cluster) isOurVolume(pod *corev1.Pod, needs []storage, name string) bool {
+	return slices.ContainsFunc(needs, func(need storage) bool {
+		if !need.isOurs(c.Driver) {
+			return false
+		}
+		if need.volume != nil && need.volume.Name == name {
+			return true
+		}
+		for volume, claim := range podclaims.ByVolume(pod) {
+			if claim == need.claim.Name && volume.Name == name {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// otherMountFailed is the verdict on a Pod that waits for a volume that is not the driver's, such as a ConfigMap that doesn't exist.
+func otherMountFailed(pod *corev1.Pod, event *corev1.Event, placed Evidence) Verdict {
+	return Verdict{
+		State: Waits, Cause: PodNotStarted, Actor: User,
+		Message: fmt.Sprintf("Node %s can't mount a volume of Pod %s that is none of the driver's: %s", pod.Spec.NodeName, pod.Name,
+			sentence(event.Message)),
+		Evidence: []Evidence{placed, eventSeen(event)},
+		Next:     []shell.Command{describe(refOf(kindPod, pod))}, Retried: mountRetries,
+	}
 }
 
 // waitsMounted says whether a container waits for something that comes after the mounting of the Pod's volumes, such as its image.
