@@ -65,6 +65,15 @@ func secondClaim(f *Facts) {
 	f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, volumeOfClaim("logs"))
 }
 
+// localClaim gives the first Pod a claim of another driver's class that waits for a node.
+func localClaim(f *Facts) {
+	secondClaim(f)
+	local, name := f.Classes[0].DeepCopy(), "local"
+	local.Name, local.UID, local.Provisioner = name, "local", "local.example.com"
+	f.Classes = append(f.Classes, *local)
+	f.Claims[len(f.Claims)-1].Spec.StorageClassName = &name
+}
+
 func unread(kinds ...string) func(f *Facts) {
 	return func(f *Facts) {
 		for _, kind := range kinds {
@@ -132,6 +141,21 @@ var edges = []edge{
 		[]string{"Node status.allocatable"}},
 	{"the scheduler has not looked", "unschedulable-without-storage", both(askForCPU("1"), noUnschedulable), BeingScheduled, "", []string{"hasn't looked"},
 		[]string{"Pod spec.schedulerName"}},
+	{"a local volume that no node has", "unschedulable-without-storage",
+		both(askForCPU("1"), localClaim, scheduler("0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind. preemption: 0/3 nodes are available.")),
+		PodUnschedulable, "", []string{"didn't find available persistent volumes"}, []string{"Pod status.conditions"}},
+	{"another driver's capacity", "unschedulable-without-storage",
+		both(askForCPU("1"), localClaim, scheduler("0/3 nodes are available: 3 node(s) did not have enough free storage.")),
+		PodUnschedulable, "", []string{"did not have enough free storage"}, []string{"Pod status.conditions"}},
+	{"another driver's limit", "unschedulable-without-storage",
+		both(askForCPU("1"), localClaim, scheduler("0/3 nodes are available: 3 node(s) exceed max volume count.")),
+		PodUnschedulable, "", []string{"exceed max volume count"}, []string{"Pod status.conditions"}},
+	{"another driver that no node has", "unschedulable-without-storage",
+		both(askForCPU("1"), localClaim, scheduler("0/3 nodes are available: 3 local.example.com CSI driver is not installed on the node.")),
+		PodUnschedulable, "", []string{"local.example.com CSI driver"}, []string{"Pod status.conditions"}},
+	{"a volume whose labels name a zone", "unschedulable-without-storage",
+		both(askForCPU("1"), scheduler("0/3 nodes are available: 3 node(s) had no available volume zone.")),
+		PodUnschedulable, "", []string{"no available volume zone"}, []string{"Pod status.conditions"}},
 	{"a cordoned node", "no-room-in-volume-zone", both(endPod("batch-0"), func(f *Facts) { f.Nodes[0].Spec.Unschedulable = true }),
 		NoNodeInVolumeZone, "", []string{"marked as unschedulable"}, []string{"Node spec.unschedulable"}},
 	{"a full node and a full instance", "attach-limit", func(f *Facts) {

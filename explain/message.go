@@ -283,10 +283,14 @@ func readScheduler(message string) []exclusion {
 
 // recomputed are beginnings of the scheduler's reasons that feasible.go works out from the facts. For the others there is its word alone.
 var recomputed = []string{
-	"node(s) didn't match PersistentVolume's node affinity", "node(s) had volume node affinity conflict", "node(s) had no available volume zone",
-	"node(s) did not have enough free storage", "node(s) didn't find available persistent volumes to bind", "node(s) exceed max volume count",
+	"node(s) didn't match PersistentVolume's node affinity", "node(s) had volume node affinity conflict",
 	"node(s) had untolerated taint", "node(s) had taints that the pod didn't tolerate", "node(s) were unschedulable",
 	"node(s) didn't match Pod's node affinity/selector", "pod has unbound immediate PersistentVolumeClaims", "persistentvolumeclaim ",
+}
+
+// recomputedOfDriver are those that it works out of the driver's volumes alone.
+var recomputedOfDriver = []string{
+	"node(s) did not have enough free storage", "node(s) didn't find available persistent volumes to bind", "node(s) exceed max volume count",
 }
 
 // isRoom says whether a reason is about room on nodes, which is worked out from the Pods on them if these were read.
@@ -297,9 +301,11 @@ func (x exclusion) isRoom() bool {
 // isLimit says whether a reason is about the number of volumes of nodes, which is worked out from the Pods on them, too.
 func (x exclusion) isLimit() bool { return x.text == "node(s) exceed max volume count" }
 
-func (x exclusion) isRecomputed() bool {
-	return strings.HasSuffix(x.text, " CSI driver is not installed on the node") ||
-		slices.ContainsFunc(recomputed, func(begin string) bool { return strings.HasPrefix(x.text, begin) })
+// isRecomputed says whether a reason is worked out from the facts, for a Pod of which all volumes are the driver's or not all.
+func (x exclusion) isRecomputed(driver string, all bool) bool {
+	begins := func(begin string) bool { return strings.HasPrefix(x.text, begin) }
+	return x.text == driver+" CSI driver is not installed on the node" || slices.ContainsFunc(recomputed, begins) ||
+		all && slices.ContainsFunc(recomputedOfDriver, begins)
 }
 
 // Reasons of the autoscalers' events. Karpenter's FailedScheduling is the scheduler's, too.

@@ -83,7 +83,7 @@ func schedulerSaid(pod *corev1.Pod) []Evidence {
 func judgeFeasible(c *cluster, pod *corev1.Pod) Verdict {
 	x := c.feasible(pod)
 	if left := x.left(); len(left) > 0 {
-		if said := schedulersOwn(c, pod, left); said != nil {
+		if said := schedulersOwn(c, x, left); said != nil {
 			x.reasons = append(x.reasons, said)
 		} else {
 			return someNodeLeft(c, x, left)
@@ -94,11 +94,12 @@ func judgeFeasible(c *cluster, pod *corev1.Pod) Verdict {
 
 // schedulersOwn returns the reason that takes out most nodes of those that the scheduler alone can judge, or that the facts don't suffice
 // for. Which nodes it takes out isn't known, so they are taken to be those that are left.
-func schedulersOwn(c *cluster, pod *corev1.Pod, left []int) *reason {
-	condition := scheduled(pod)
+func schedulersOwn(c *cluster, x *feasibility, left []int) *reason {
+	condition := scheduled(x.pod)
 	if condition == nil || condition.Status == corev1.ConditionTrue {
 		return nil
 	}
+	allOurs := !slices.ContainsFunc(x.needs, func(s storage) bool { return !s.isOurs(c.Driver) })
 	var most *reason
 	for _, said := range readScheduler(condition.Message) {
 		r := &reason{cause: PodUnschedulable, message: "the scheduler says of them: " + said.text, nodes: left, count: said.nodes,
@@ -111,7 +112,7 @@ func schedulersOwn(c *cluster, pod *corev1.Pod, left []int) *reason {
 			}
 		case said.isRoom() && !podsAreRead:
 			r.evidence = allocatable
-		case said.isRoom() || said.isRecomputed():
+		case said.isRoom() || said.isRecomputed(c.Driver, allOurs):
 			continue
 		}
 		if most == nil || r.count > most.count {
