@@ -82,7 +82,7 @@ func newCluster(f *Facts) *cluster {
 		})
 	}
 	for i := range f.Volumes {
-		if ref := f.Volumes[i].Spec.ClaimRef; ref != nil {
+		if ref := f.Volumes[i].Spec.ClaimRef; ref != nil && f.Volumes[i].Status.Phase == corev1.VolumeBound { // not an earlier claim's of the name
 			c.volumeOfClaim[key(ref.Namespace, ref.Name)] = &f.Volumes[i]
 		}
 	}
@@ -345,11 +345,12 @@ func isOfDriver(pv *corev1.PersistentVolume, driver string) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver
 }
 
-// storageOf returns a Pod's claims that the Facts have.
+// storageOf returns a Pod's claims that the Facts have, each once.
 func (c *cluster) storageOf(pod *corev1.Pod) []storage {
 	var needs []storage
 	for _, name := range podclaims.Names(pod) {
-		if claim := c.claims[key(pod.Namespace, name)]; claim != nil {
+		claim := c.claims[key(pod.Namespace, name)]
+		if claim != nil && !slices.ContainsFunc(needs, func(s storage) bool { return s.claim == claim }) {
 			needs = append(needs, storage{claim, c.boundTo(claim), c.classes[request.ClassName(claim)]})
 		}
 	}

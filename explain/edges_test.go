@@ -163,6 +163,23 @@ var edges = []edge{
 		nine := int32(9)
 		f.CSINodes[1].Spec.Drivers[0].Allocatable.Count = &nine
 	}, AttachLimitReached, "", []string{"as many volumes as they take", "too little cpu"}, nil},
+	{"a node with a volume of an earlier claim's name", "attach-limit", both(limit(3), func(f *Facts) {
+		for i := range f.Volumes { // as a StatefulSet's claims leave them with policy Retain
+			if ref := f.Volumes[i].Spec.ClaimRef; ref != nil && ref.Name == "data-db-0" {
+				earlier := f.Volumes[i].DeepCopy()
+				earlier.Name, earlier.Spec.CSI.VolumeHandle, earlier.Spec.ClaimRef.UID = "d-earlier", "d-earlier", "earlier"
+				earlier.Status.Phase = corev1.VolumeReleased
+				f.Volumes = append(f.Volumes, *earlier)
+				return
+			}
+		}
+		f.Volumes = nil
+	}), BeingScheduled, "", []string{"worker-h1"}, nil},
+	{"a claim that the Pod mounts twice", "attach-limit", both(limit(3), func(f *Facts) {
+		again := *f.Pods[0].Spec.Volumes[0].DeepCopy()
+		again.Name = "again"
+		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, again)
+	}), BeingScheduled, "", []string{"worker-h1"}, nil},
 	{"nobody can tell", "attach-limit", both(limit(9), unread(kindCSINode), scheduler("0/2 nodes are available: 2 node(s) exceed max volume count.")), "",
 		Unknown, []string{"could not be read"}, nil},
 	{"startup taint on the only node", "node-without-driver", func(f *Facts) {
