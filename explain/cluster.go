@@ -255,7 +255,7 @@ const (
 	defaultLease = 15 * time.Second
 	// longestRenewal is how long the renewal of a Lease takes at most, but where it was set to be slower.
 	longestRenewal = time.Minute
-	// clockOffset is how much the clock of the reader and that of the leader may differ.
+	// clockOffset is how much the clock by which the facts were read and that of the leader may differ.
 	clockOffset = 15 * time.Second
 )
 

@@ -33,7 +33,7 @@ import (
 //
 // A list that is empty and not in Unread means that there is no such object.
 type Facts struct {
-	// At is when the facts were read, by the clock of the reader.
+	// At is when the facts were read, by the API server's clock if its answers tell it.
 	At time.Time `json:"at"`
 	// Driver is the CSI driver's name.
 	Driver string `json:"driver"`

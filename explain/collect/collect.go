@@ -46,12 +46,15 @@ var Kinds = map[string]bool{Pod: true, Claim: true, Volume: false, Node: false, 
 type Clients struct {
 	Kube    kubernetes.Interface
 	Dynamic dynamic.Interface // for VolumeSnapshots
+
+	clock *clock // nil: the reader's own
 }
 
 // NewClients returns clients that read in protobuf what can be, and don't limit their rate: a Read is bounded as a whole.
 func NewClients(config *rest.Config) (Clients, error) {
-	plain := rest.CopyConfig(config)
+	plain, server := rest.CopyConfig(config), &clock{}
 	plain.QPS = -1
+	plain.Wrap(server.wrap)
 	objects, err := dynamic.NewForConfig(plain)
 	if err != nil {
 		return Clients{}, err
@@ -63,11 +66,12 @@ func NewClients(config *rest.Config) (Clients, error) {
 	if err != nil {
 		return Clients{}, err
 	}
-	return Clients{kube, objects}, nil
+	return Clients{kube, objects, server}, nil
 }
 
 // Read reads the facts that explain the subject, as explain.Facts lists them. It returns an error if the subject can't be read, or
 // ctx ends. Long lists are read as the API server has them in its cache, which may lag behind the objects that are read by name.
+// The time of the facts is that of the API server, where its answers tell it.
 func Read(ctx context.Context, clients Clients, subject explain.Ref, driver string) (*explain.Facts, error) {
 	r := newReader(clients, subject, driver)
 	read, ok := map[string]func(context.Context) error{
@@ -89,6 +93,6 @@ func Read(ctx context.Context, clients Clients, subject explain.Ref, driver stri
 		return nil, err
 	}
 	facts := r.facts()
-	facts.At = begin
+	facts.At = begin.Add(clients.clock.offset())
 	return facts, nil
 }

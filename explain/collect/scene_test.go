@@ -32,7 +32,7 @@ type scene struct {
 	dynamic *dynamicfake.FakeDynamicClient
 }
 
-func (s scene) clients() Clients { return Clients{s.kube, s.dynamic} }
+func (s scene) clients() Clients { return Clients{Kube: s.kube, Dynamic: s.dynamic} }
 
 // requests returns what was asked for, as "verb resource".
 func (s scene) requests() []string {
