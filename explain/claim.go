@@ -75,6 +75,27 @@ func keptByPods(c *cluster, verdict *Verdict, claim *corev1.PersistentVolumeClai
 	verdict.Message = fmt.Sprintf("Claim %s has been going%s, and stays until these Pods, which use it, are deleted: %s.", claim.Name,
 		c.since(*claim.DeletionTimestamp), strings.Join(names, ", "))
 	verdict.Retried = "kube-controller-manager, when the Pods are deleted"
+	warnOfData(c, verdict, claim)
+}
+
+// warnOfData says that the data of a claim that is being deleted go with it, before the commands that let it go.
+func warnOfData(c *cluster, verdict *Verdict, claim *corev1.PersistentVolumeClaim) {
+	pv := c.boundTo(claim)
+	switch {
+	case claim.Spec.VolumeName == "", pv != nil && !mayBeBound(pv, claim):
+		return
+	case pv == nil && c.isRead(kindVolume, ""):
+		return
+	case pv == nil:
+		verdict.Message += fmt.Sprintf(" Whether PersistentVolume %s then goes with all its data could not be read.", claim.Spec.VolumeName)
+	case !isDeletedWithDisk(pv):
+		return
+	default:
+		verdict.Message += fmt.Sprintf(" Then PersistentVolume %s goes, too, with all its data: its reclaim policy is Delete. To keep them, have an administrator set Retain first.",
+			pv.Name)
+		verdict.Evidence = append(verdict.Evidence, policyOf(pv))
+	}
+	verdict.Next = append([]shell.Command{describe(refOf(kindClaim, claim))}, verdict.Next...)
 }
 
 // judgeClaimOfVolume judges a claim that has a volume, or names one.

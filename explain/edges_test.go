@@ -611,6 +611,33 @@ func TestAGoingClaimNamesAllItsPods(t *testing.T) {
 	}
 }
 
+// A claim that was deleted by mistake has its data for as long as a Pod uses it: who is told to delete the Pod is told of them first.
+func TestAGoingClaimsDataAreNotDeletedUnawares(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(f *Facts)
+		says   string // empty: nothing of data
+	}{
+		"goes with its disk":       {func(*Facts) {}, "with all its data: its reclaim policy is Delete. To keep them, have an administrator set Retain first."},
+		"keeps its disk":           {func(f *Facts) { f.Volumes[0].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain }, ""},
+		"a volume that isn't read": {both(unread(kindVolume), func(f *Facts) { f.Volumes = nil }), "could not be read"},
+		"another's volume":         {anothersVolume, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := factsOf(t, "no-room-in-volume-zone")
+			both(goingClaim, subject(kindClaim, "shop", "data-web-0"), test.change)(f)
+			f.Pods[0].Spec.NodeName = "worker-h1"
+			v, deletes := Why(f), "kubectl delete pod web-0 --namespace shop"
+			want := []string{deletes}
+			if test.says != "" {
+				want = []string{"kubectl describe pvc data-web-0 --namespace shop", deletes}
+			}
+			if !slices.Equal(typed(v), want) || !strings.Contains(v.Message, test.says) || test.says == "" && strings.Contains(v.Message, "data:") {
+				t.Errorf("%s", textOf(v))
+			}
+		})
+	}
+}
+
 // A volume of an earlier claim can be had, unless it goes with its disk.
 func TestAVolumeOfAnEarlierClaimCanBeFreed(t *testing.T) {
 	for policy, frees := range map[corev1.PersistentVolumeReclaimPolicy]bool{
