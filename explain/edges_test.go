@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
@@ -72,6 +73,13 @@ func localClaim(f *Facts) {
 	local.Name, local.UID, local.Provisioner = name, "local", "local.example.com"
 	f.Classes = append(f.Classes, *local)
 	f.Claims[len(f.Claims)-1].Spec.StorageClassName = &name
+}
+
+// ephemeral gives the first Pod a generic ephemeral volume and no other.
+func ephemeral(name string) func(f *Facts) {
+	return func(f *Facts) {
+		f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+	}
 }
 
 func unread(kinds ...string) func(f *Facts) {
@@ -236,9 +244,17 @@ var edges = []edge{
 				Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "d-bp9"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})
 		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, volumeOfClaim("logs"))
 	}, ZoneSoldOut, "", []string{"d-bp9"}, []string{"PersistentVolume spec.nodeAffinity"}},
-	{"an ephemeral claim that is missing", "unschedulable-without-storage", func(f *Facts) {
-		f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
-	}, ClaimNotFound, "", []string{"web-0-scratch"}, []string{"Pod spec.volumes"}},
+	{"an ephemeral claim that is missing", "unschedulable-without-storage", ephemeral("scratch"), ClaimNotFound, "", []string{"web-0-scratch", "doesn't exist yet"},
+		[]string{"Pod spec.volumes"}},
+	{"an ephemeral claim that can't be made", "unschedulable-without-storage", both(ephemeral("scratch"), oneEvent(Ref{Kind: kindPod, Namespace: "shop", Name: "web-0"}, reasonFailedBinding,
+		`ephemeral volume scratch: create PVC web-0-scratch: persistentvolumeclaims "web-0-scratch" is forbidden: exceeded quota: disks`)),
+		ClaimNotFound, "", []string{"can't be made", "exceeded quota: disks"}, []string{"Pod spec.volumes", "Event message"}},
+	{"an ephemeral claim that isn't the Pod's", "unschedulable-without-storage", both(ephemeral("scratch"), func(f *Facts) { f.Claims[0].Name = "web-0-scratch" }),
+		ClaimNotFound, "", []string{"was not made for this Pod"}, []string{"PersistentVolumeClaim metadata.ownerReferences"}},
+	{"an ephemeral claim that is the Pod's", "unschedulable-without-storage", both(ephemeral("scratch"), askForCPU("1"), func(f *Facts) {
+		f.Claims[0].Name = "web-0-scratch"
+		f.Claims[0].OwnerReferences = []metav1.OwnerReference{{Kind: kindPod, Name: "web-0", UID: f.Pods[0].UID, Controller: ptr.To(true)}}
+	}), BeingScheduled, "", nil, nil},
 	{"a claim that is going", "unschedulable-without-storage", goingClaim, HeldByFinalizer, "",
 		[]string{"kubernetes.io/pvc-protection"}, []string{"PersistentVolumeClaim metadata.finalizers"}},
 	{"a claim that is going, of Pods that are not read", "unschedulable-without-storage",

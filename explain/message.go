@@ -27,6 +27,7 @@ const (
 	reasonFailedMount        = "FailedMount"
 	reasonCapacityUnknown    = "CapacityUnknown"
 	reasonFailedMapVolume    = "FailedMapVolume"
+	reasonFailedBinding      = "FailedBinding"
 )
 
 var (

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/internal/shell"
@@ -66,6 +67,8 @@ func judgeUnusableClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
 		switch {
 		case claim == nil && !c.isRead(kindClaim, pod.Namespace):
 			return unknown(c, fmt.Sprintf("Claim %s of Pod %s could not be read.", name, pod.Name), ref), true
+		case claim == nil && volume.Ephemeral != nil:
+			return ephemeralClaimMissing(c, pod, volume, ref), true
 		case claim == nil:
 			return Verdict{
 				State: Waits, Cause: ClaimNotFound, Actor: User,
@@ -76,9 +79,42 @@ func judgeUnusableClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
 			}, true
 		case pod.Spec.NodeName == "" && claim.DeletionTimestamp != nil:
 			return judgeDeletedClaim(c, claim), true
+		case volume.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
+			return ephemeralClaimTaken(pod, volume, claim), true
 		case claim.Spec.VolumeName != "" && !c.isBound(claim):
 			return judgeClaimOfVolume(c, claim), true
 		}
 	}
 	return Verdict{}, false
+}
+
+// ephemeralClaimMissing is the verdict on a Pod whose generic ephemeral volume has no claim yet.
+func ephemeralClaimMissing(c *cluster, pod *corev1.Pod, volume *corev1.Volume, claim Ref) Verdict {
+	of := refOf(kindPod, pod)
+	v := Verdict{
+		State: Waits, Cause: ClaimNotFound, Actor: User,
+		Message:  fmt.Sprintf("Claim %s, which is to be made for the ephemeral volume %s of Pod %s, doesn't exist yet.", claim.Name, volume.Name, pod.Name),
+		Evidence: []Evidence{seen(of, "spec.volumes["+volume.Name+"]", volume), seen(claim, "metadata.name", "")},
+		Next:     []shell.Command{describe(of)}, Retried: "kube-controller-manager, which makes the claim",
+	}
+	c.isRead(kindEvent, pod.Namespace)
+	if event := c.latest(of, reasonFailedBinding); event != nil {
+		v.Message = fmt.Sprintf("Claim %s, which is to be made for the ephemeral volume %s of Pod %s, can't be made: %s", claim.Name, volume.Name,
+			pod.Name, sentence(event.Message))
+		v.Evidence = append(v.Evidence, eventSeen(event))
+	}
+	return v
+}
+
+// ephemeralClaimTaken is the verdict on a Pod whose generic ephemeral volume is to have the name of a claim that isn't the Pod's.
+func ephemeralClaimTaken(pod *corev1.Pod, volume *corev1.Volume, claim *corev1.PersistentVolumeClaim) Verdict {
+	of, ref := refOf(kindPod, pod), refOf(kindClaim, claim)
+	return Verdict{
+		State: Waits, Cause: ClaimNotFound, Actor: User,
+		Message: fmt.Sprintf("Claim %s has the name that the claim of the ephemeral volume %s of Pod %s must have, and was not made for this Pod, so the Pod can't use it. "+
+			"Give the volume another name.", claim.Name, volume.Name, pod.Name),
+		Evidence: []Evidence{seen(of, "spec.volumes["+volume.Name+"]", volume), seen(of, "metadata.uid", string(pod.UID)),
+			seen(ref, "metadata.ownerReferences", claim.OwnerReferences)},
+		Next: []shell.Command{describe(ref)}, Retried: "kube-controller-manager, when no claim has the name",
+	}
 }
