@@ -75,6 +75,26 @@ func localClaim(f *Facts) {
 	f.Claims[len(f.Claims)-1].Spec.StorageClassName = &name
 }
 
+func singlePod(f *Facts) {
+	f.Claims[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+}
+
+// otherUser adds a Pod web-old with the first Pod's claims, on a node.
+func otherUser(node string) func(f *Facts) {
+	return func(f *Facts) {
+		other := f.Pods[0].DeepCopy()
+		other.Name, other.UID, other.Spec.NodeName = "web-old", "web-old", node
+		f.Pods = append(f.Pods, *other)
+	}
+}
+
+// start makes a Pod's container run.
+func start(pod int) func(f *Facts) {
+	return func(f *Facts) {
+		f.Pods[pod].Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	}
+}
+
 // ephemeral gives the first Pod a generic ephemeral volume and no other.
 func ephemeral(name string) func(f *Facts) {
 	return func(f *Facts) {
@@ -255,6 +275,14 @@ var edges = []edge{
 		f.Claims[0].Name = "web-0-scratch"
 		f.Claims[0].OwnerReferences = []metav1.OwnerReference{{Kind: kindPod, Name: "web-0", UID: f.Pods[0].UID, Controller: ptr.To(true)}}
 	}), BeingScheduled, "", nil, nil},
+	{"a claim of one Pod that another has", "no-room-in-volume-zone", both(endPod("batch-0"), singlePod, otherUser("worker-h1")), VolumeInUse, "",
+		[]string{"Pod web-old on Node worker-h1 uses claim data-web-0", "ReadWriteOncePod"}, []string{"PersistentVolumeClaim spec.accessModes", "Pod spec.nodeName"}},
+	{"a claim of one Pod that another is to have", "no-room-in-volume-zone", both(endPod("batch-0"), singlePod, otherUser("")), BeingScheduled, "", nil, nil},
+	{"a claim of one Pod that another has on the node", "attach-limit-on-new-node", both(attach("csi-a"), singlePod, otherUser("worker-h1"), start(2)), VolumeInUse, "",
+		[]string{"Pod web-old on Node worker-h1"}, nil},
+	{"a claim of one Pod of which neither has started", "attach-limit-on-new-node", both(attach("csi-a"), singlePod, otherUser("worker-h1")), PodNotStarted, "", nil, nil},
+	{"a claim of one Pod that has started", "attach-limit-on-new-node", both(attach("csi-a"), singlePod, otherUser("worker-h1"), start(0), start(2)), PodNotStarted,
+		"", nil, nil},
 	{"a claim that is going", "unschedulable-without-storage", goingClaim, HeldByFinalizer, "",
 		[]string{"kubernetes.io/pvc-protection"}, []string{"PersistentVolumeClaim metadata.finalizers"}},
 	{"a claim that is going, of Pods that are not read", "unschedulable-without-storage",

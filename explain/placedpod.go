@@ -36,6 +36,10 @@ func judgePlacedPod(c *cluster, pod *corev1.Pod) Verdict {
 			return v
 		}
 	}
+	runsThere := func(other *corev1.Pod) bool { return other.Spec.NodeName == pod.Spec.NodeName && hasStarted(other) }
+	if v, found := judgeSinglePodClaims(c, pod, runsThere); found && !hasStarted(pod) {
+		return v
+	}
 	return judgeOnNode(c, pod, needs)
 }
 
@@ -132,10 +136,7 @@ func judgeOnNode(c *cluster, pod *corev1.Pod, needs []storage) Verdict {
 	if usesDriver && c.isRead(kindCSINode, "") && driverOn(c.csiNodes[node], c.Driver) == nil {
 		return driverMissingVerdict(c, node, placed)
 	}
-	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	started := slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool {
-		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
-	})
+	started := hasStarted(pod)
 	if event, isOurs := c.mountFailure(pod, needs); event != nil && usesDriver && !started {
 		if !isOurs {
 			return otherMountFailed(pod, event, placed)
@@ -150,11 +151,22 @@ func judgeOnNode(c *cluster, pod *corev1.Pod, needs []storage) Verdict {
 		v.Evidence, v.Next, v.Retried = append(v.Evidence, placed), []shell.Command{describe(of)}, mountRetries
 		return v
 	}
-	if usesDriver && !c.isRead(kindCSINode, "") && !started && !slices.ContainsFunc(statuses, waitsMounted) {
+	if usesDriver && !c.isRead(kindCSINode, "") && !started && !slices.ContainsFunc(statusesOf(pod), waitsMounted) {
 		return unknown(c, fmt.Sprintf("Pod %s is on Node %s, and whether driver %s is registered there could not be read.", pod.Name, node, c.Driver),
 			Ref{Kind: kindCSINode, Name: node})
 	}
 	return notStarted(pod, placed)
+}
+
+func statusesOf(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// hasStarted says whether a container of the Pod has run, for which its volumes were mounted.
+func hasStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(statusesOf(pod), func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+	})
 }
 
 // mountFailure returns the latest recent event of a mount that failed, of a volume of the driver if there is one, and whether it is that.
@@ -218,7 +230,7 @@ func notStarted(pod *corev1.Pod, placed Evidence) Verdict {
 		Next:     []shell.Command{describe(of)}, Retried: "kubelet",
 	}
 	field := "status.initContainerStatuses["
-	for i, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	for i, status := range statusesOf(pod) {
 		if i >= len(pod.Status.InitContainerStatuses) {
 			field = "status.containerStatuses["
 		}

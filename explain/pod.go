@@ -88,6 +88,30 @@ func judgeUnusableClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
 	return Verdict{}, false
 }
 
+// judgeSinglePodClaims says whether another Pod has a claim of the Pod that only one Pod may use at a time.
+func judgeSinglePodClaims(c *cluster, pod *corev1.Pod, has func(other *corev1.Pod) bool) (Verdict, bool) {
+	for _, need := range c.storageOf(pod) {
+		of := refOf(kindClaim, need.claim)
+		if !slices.Contains(need.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			continue
+		}
+		for _, other := range c.podsUsing(of) {
+			if other.Name != pod.Name && has(other) {
+				return Verdict{
+					State: Waits, Cause: VolumeInUse, Actor: User,
+					Message: fmt.Sprintf("Pod %s on Node %s uses claim %s, whose access mode %s allows one Pod at a time.", other.Name,
+						other.Spec.NodeName, need.claim.Name, corev1.ReadWriteOncePod),
+					Evidence: []Evidence{seen(of, "spec.accessModes", need.claim.Spec.AccessModes),
+						seen(refOf(kindPod, other), "spec.nodeName", other.Spec.NodeName)},
+					Next:    []shell.Command{describe(refOf(kindPod, other)), command("delete", refOf(kindPod, other))},
+					Retried: "scheduler or kubelet, when that Pod has ended",
+				}, true
+			}
+		}
+	}
+	return Verdict{}, false
+}
+
 // ephemeralClaimMissing is the verdict on a Pod whose generic ephemeral volume has no claim yet.
 func ephemeralClaimMissing(c *cluster, pod *corev1.Pod, volume *corev1.Volume, claim Ref) Verdict {
 	of := refOf(kindPod, pod)

@@ -31,6 +31,10 @@ func judgeUnplacedPod(c *cluster, pod *corev1.Pod) Verdict {
 			return withWishes(v, pod)
 		}
 	}
+	hasNode := func(other *corev1.Pod) bool { return other.Spec.NodeName != "" }
+	if v, found := judgeSinglePodClaims(c, pod, hasNode); found {
+		return v
+	}
 	if !c.isRead(kindNode, "") {
 		v := unknown(c, fmt.Sprintf("Pod %s has no node, and the nodes could not be read.", pod.Name), Ref{Kind: kindNode})
 		v.Evidence = schedulerSaid(pod)
