@@ -34,7 +34,8 @@ const (
 	OtherDriver               Cause = "OtherDriver" // serves the class
 	NoProvisioner             Cause = "NoProvisioner"
 	ZoneLabelsDisagree        Cause = "ZoneLabelsDisagree"
-	WaitsForConsumer          Cause = "WaitsForConsumer" // the claim waits for a Pod
+	WaitsForConsumer          Cause = "WaitsForConsumer"  // the claim waits for a Pod
+	WaitsForPopulator         Cause = "WaitsForPopulator" // the claim's source is of a kind that disk-provisioner leaves to others
 	BeingProvisioned          Cause = "BeingProvisioned"
 	BeingAttached             Cause = "BeingAttached"
 	DriverFailed              Cause = "DriverFailed" // with an error of no other cause

@@ -106,12 +106,16 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 	case pv == nil && !c.isRead(kindVolume, ""):
 		return unknown(c, fmt.Sprintf("%s of claim %s could not be read.", volume, claim.Name), volume)
 	case pv == nil:
-		return Verdict{
+		verdict := Verdict{
 			State: Waits, Cause: VolumeNotFound, Actor: User,
 			Message:  fmt.Sprintf("%s of claim %s doesn't exist.", volume, claim.Name),
 			Evidence: []Evidence{seen(of, "spec.volumeName", claim.Spec.VolumeName), seen(volume, "metadata.name", "")},
 			Next:     []shell.Command{describe(of)}, Retried: "never",
 		}
+		if claim.Status.Phase == corev1.ClaimPending { // it was never bound
+			verdict.Retried = "kube-controller-manager, when there is such a PersistentVolume"
+		}
+		return verdict
 	case !mayBeBound(pv, claim):
 		return volumeTaken(claim, pv)
 	case claim.Status.Phase != corev1.ClaimBound:
@@ -174,6 +178,8 @@ func judgeUnboundClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict 
 	name := request.ClassName(claim)
 	class := c.classes[name]
 	switch {
+	case request.HasLostVolume(claim):
+		return volumeLost(claim)
 	case class == nil && name != "" && !c.isRead(kindClass, ""):
 		return unknown(c, fmt.Sprintf("StorageClass %s of claim %s could not be read.", name, claim.Name),
 			Ref{Kind: kindClass, Name: name})
@@ -189,8 +195,34 @@ func judgeUnboundClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict 
 		}
 	case waitsForNode(class) && selectedNode(claim) == "":
 		return judgeUnselected(c, claim, class)
+	case request.HasPopulator(claim):
+		return leftToPopulator(claim)
 	}
 	return judgeProvisioning(c, claim, class)
+}
+
+// volumeLost is the verdict on a claim that was bound and names no volume any more.
+func volumeLost(claim *corev1.PersistentVolumeClaim) Verdict {
+	of := refOf(kindClaim, claim)
+	return Verdict{
+		State: Waits, Cause: VolumeNotFound, Actor: User,
+		Message:  fmt.Sprintf("Claim %s has lost its volume, and Kubernetes binds it to no other: a claim that was bound once gets no second volume.", claim.Name),
+		Evidence: []Evidence{seen(of, "status.phase", string(claim.Status.Phase)), seen(of, "spec.volumeName", "")},
+		Next:     []shell.Command{describe(of)}, Retried: "never",
+	}
+}
+
+// leftToPopulator is the verdict on a claim whose source is neither a snapshot nor a claim.
+func leftToPopulator(claim *corev1.PersistentVolumeClaim) Verdict {
+	of := refOf(kindClaim, claim)
+	field, value, source := SourceOf(claim)
+	return Verdict{
+		State: Waits, Cause: WaitsForPopulator, Actor: ClusterAdmin,
+		Message: fmt.Sprintf("Claim %s is filled from %s, and disk-provisioner leaves such a claim to the volume populator of that kind, which must be installed.",
+			claim.Name, source),
+		Evidence: []Evidence{seen(of, field, value)},
+		Next:     []shell.Command{describe(of)}, Retried: "by that populator",
+	}
 }
 
 func classNotFound(claim *corev1.PersistentVolumeClaim, name string) Verdict {

@@ -448,6 +448,17 @@ var edges = []edge{
 	}, ClassNotFound, "", []string{"VolumeAttributesClass fast"}, nil},
 	{"a claim that is bound to nothing", "no-room-in-volume-zone", both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Volumes = nil }),
 		VolumeNotFound, "", []string{"d-bp1aaaa"}, nil},
+	{"a claim that names a volume that is to be made", "no-room-in-volume-zone",
+		both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Volumes, f.Claims[0].Status.Phase = nil, corev1.ClaimPending }),
+		VolumeNotFound, "", []string{"d-bp1aaaa of claim data-web-0 doesn't exist."}, nil},
+	{"a claim that has lost its volume and its name", "nobody-provisions", both(renew, func(f *Facts) { f.Claims[0].Status.Phase = corev1.ClaimLost }),
+		VolumeNotFound, "", []string{"has lost its volume"}, []string{"PersistentVolumeClaim status.phase"}},
+	{"a claim for a populator", "nobody-provisions", both(renew, func(f *Facts) {
+		f.Claims[0].Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("hello.example.com"), Kind: "Hello", Name: "world"}
+	}), WaitsForPopulator, "", []string{"filled from Hello shop/world"}, []string{"PersistentVolumeClaim spec.dataSourceRef"}},
+	{"a claim for a populator of a kind of the same name", "nobody-provisions", both(renew, func(f *Facts) {
+		f.Claims[0].Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("backup.example.com"), Kind: "VolumeSnapshot", Name: "world"}
+	}), WaitsForPopulator, "", nil, nil},
 	{"a claim that names a volume", "no-room-in-volume-zone",
 		both(subject(kindClaim, "shop", "data-web-0"),
 			func(f *Facts) { f.Claims[0].Status.Phase = corev1.ClaimPending }), "", Unknown, []string{"is not bound to it"}, nil},
@@ -679,6 +690,20 @@ func TestAGoingClaimsDataAreNotDeletedUnawares(t *testing.T) {
 				t.Errorf("%s", textOf(v))
 			}
 		})
+	}
+}
+
+// A claim that was never bound is bound when its volume is there, and one that has lost its volume isn't.
+func TestWhoBindsAClaimToAMissingVolume(t *testing.T) {
+	for phase, want := range map[corev1.PersistentVolumeClaimPhase]string{
+		corev1.ClaimPending: "kube-controller-manager, when there is such a PersistentVolume", corev1.ClaimLost: "never",
+	} {
+		f := factsOf(t, "no-room-in-volume-zone")
+		subject(kindClaim, "shop", "data-web-0")(f)
+		f.Volumes, f.Claims[0].Status.Phase = nil, phase
+		if v := Why(f); v.Cause != VolumeNotFound || v.Retried != want {
+			t.Errorf("%s: %s", phase, textOf(v))
+		}
 	}
 }
 
