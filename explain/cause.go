@@ -31,7 +31,8 @@ const (
 	ParameterRefused          Cause = "ParameterRefused"
 	VolumeKept                Cause = "VolumeKept"
 	SnapshotNotReady          Cause = "SnapshotNotReady"
-	OtherDriver               Cause = "OtherDriver" // serves the class
+	SourceNotReady            Cause = "SourceNotReady" // the claim that a claim is filled from is not bound
+	OtherDriver               Cause = "OtherDriver"    // serves the class
 	NoProvisioner             Cause = "NoProvisioner"
 	ZoneLabelsDisagree        Cause = "ZoneLabelsDisagree"
 	WaitsForConsumer          Cause = "WaitsForConsumer"  // the claim waits for a Pod

@@ -95,6 +95,13 @@ func start(pod int) func(f *Facts) {
 	}
 }
 
+// copyOf has the first claim filled from a claim.
+func copyOf(claim string) func(f *Facts) {
+	return func(f *Facts) {
+		f.Claims[0].Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kindClaim, Name: claim}
+	}
+}
+
 // ephemeral gives the first Pod a generic ephemeral volume and no other.
 func ephemeral(name string) func(f *Facts) {
 	return func(f *Facts) {
@@ -435,6 +442,22 @@ var edges = []edge{
 		f.Snapshots[0].Error = "rpc error: code = ResourceExhausted desc = CreateSnapshot d-1: QuotaExceed.Snapshot: no more. (request ID R-3)"
 	},
 		SnapshotNotReady, "", []string{"has failed", "R-3"}, []string{"VolumeSnapshot status.error.message"}},
+	{"a snapshot that is going", "snapshot-not-ready", func(f *Facts) { f.Snapshots[0].Ready, f.Snapshots[0].DeletionTimestamp = true, deleted(f) }, SnapshotNotReady, "",
+		[]string{"is being deleted"}, []string{"VolumeSnapshot metadata.deletionTimestamp"}},
+	{"a snapshot of another driver", "snapshot-not-ready", both(func(f *Facts) { f.Snapshots[0].Ready = true },
+		oneEvent(Ref{Kind: kindClaim, Namespace: "shop", Name: "restored"}, reasonProvisioningFailed,
+			`failed to provision volume with StorageClass "disk": snapshot shop/nightly is of driver nas.example.com; diskplugin.csi.alibabacloud.com can't make a volume of it`)),
+		ParameterRefused, "", []string{"Claim restored is refused: ", "is of driver nas.example.com"}, []string{"PersistentVolumeClaim spec"}},
+	{"a claim to copy that isn't there", "nobody-provisions", both(renew, copyOf("src")), SourceNotReady, "", []string{"There is no PersistentVolumeClaim shop/src"},
+		[]string{"PersistentVolumeClaim spec.dataSource", "PersistentVolumeClaim metadata.name"}},
+	{"a claim to copy that isn't read", "nobody-provisions", both(renew, copyOf("src"), unread(kindClaim)), "", Unknown, []string{"could not be read"}, nil},
+	{"a claim to copy that is not bound", "nobody-provisions", both(renew, secondClaim, copyOf("logs")), SourceNotReady, "", []string{"is not bound"},
+		[]string{"PersistentVolumeClaim status.phase"}},
+	{"a claim to copy that is going", "nobody-provisions", both(renew, secondClaim, copyOf("logs"), func(f *Facts) { f.Claims[1].DeletionTimestamp = deleted(f) }),
+		SourceNotReady, "", []string{"is being deleted"}, []string{"PersistentVolumeClaim metadata.deletionTimestamp"}},
+	{"a claim to copy that is bound", "nobody-provisions", both(renew, secondClaim, copyOf("logs"), func(f *Facts) {
+		f.Claims[1].Status.Phase, f.Claims[1].Spec.VolumeName = corev1.ClaimBound, "d-1"
+	}), BeingProvisioned, "", nil, nil},
 	{"a snapshot that isn't read", "snapshot-not-ready", both(func(f *Facts) { f.Snapshots = nil }, unread(kindSnapshot)), "", Unknown,
 		[]string{"shop/nightly"}, nil},
 	{"a Lease without holder", "nobody-provisions", both(renew, func(f *Facts) { f.Leases[0].Spec.HolderIdentity = nil }), NoProvisioner, "", nil, nil},

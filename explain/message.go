@@ -124,7 +124,7 @@ var meanings = []meaning{
 	{ModificationInfeasible, func(e DriverError, c call) bool { return c == modifying && e.Code == "InvalidArgument" }},
 	{ParameterRefused, func(e DriverError, c call) bool {
 		return c == creating && (e.Code == "InvalidArgument" || e.Code == "OutOfRange" || e.Code == "" &&
-			refusedParameter.MatchString(e.Text))
+			(refusedParameter.MatchString(e.Text) || refusedSource.MatchString(e.Text)))
 	}},
 }
 
@@ -132,6 +132,7 @@ var (
 	snapshotUnready  = regexp.MustCompile(`is not ready to use|is not bound to a VolumeSnapshotContent yet|has no snapshotHandle yet|snapshot \S+ can't be used yet`)
 	driverMissing    = regexp.MustCompile(`CSINode \S+ does not contain driver|not found in the list of registered CSI drivers`)
 	refusedParameter = regexp.MustCompile(`\bparameter \S|parameters \S+ and |claim\.spec\.|(annotation|label) \S+ of the claim|allowedTopologies|names the file system more than once`)
+	refusedSource    = regexp.MustCompile(`is of driver \S+; \S+ can't make a volume of it|is not of driver \S+, which can't copy it`)
 )
 
 // ecs says whether ECS's code is one of those, or begins with one.

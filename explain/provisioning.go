@@ -201,30 +201,39 @@ func judgeSelectedNode(c *cluster, claim *corev1.PersistentVolumeClaim, name str
 	return Verdict{}, false
 }
 
-// judgeSource says whether the snapshot that the claim is to be filled from is not ready.
+// judgeSource says whether the snapshot or claim that the claim is to be filled from is not ready.
 func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool) {
 	field, value, source := SourceOf(claim)
-	if source.Kind != kindSnapshot {
-		return Verdict{}, false
+	named := seen(refOf(kindClaim, claim), field, value)
+	next := []shell.Command{lookAt(source, refOf(kindClaim, claim))}
+	switch source.Kind {
+	case kindSnapshot:
+		v, found := judgeSnapshot(c, claim, source)
+		v.Evidence, v.Next = append([]Evidence{named}, v.Evidence...), next
+		return v, found
+	case kindClaim:
+		v, found := judgeClonedClaim(c, claim, source)
+		v.Evidence, v.Next = append([]Evidence{named}, v.Evidence...), next
+		return v, found
 	}
-	verdict := Verdict{
-		State: Waits, Cause: SnapshotNotReady, Actor: Nobody,
-		Evidence: []Evidence{seen(refOf(kindClaim, claim), field, value)},
-		Next:     []shell.Command{lookAt(source, refOf(kindClaim, claim))}, Retried: "disk-provisioner, when the snapshot is ready",
-	}
+	return Verdict{}, false
+}
+
+// judgeSnapshot says whether the snapshot that the claim is to be filled from is not ready.
+func judgeSnapshot(c *cluster, claim *corev1.PersistentVolumeClaim, source Ref) (Verdict, bool) {
+	verdict := Verdict{State: Waits, Cause: SnapshotNotReady, Actor: Nobody, Retried: "disk-provisioner, when the snapshot is ready"}
 	at := slices.IndexFunc(c.Snapshots, func(s Snapshot) bool { return s.Namespace == source.Namespace && s.Name == source.Name })
 	switch {
 	case at < 0 && !c.isRead(kindSnapshot, source.Namespace):
-		return unknown(c, fmt.Sprintf("%s, which claim %s is to be filled from, could not be read.", source, claim.Name),
-			source), true
+		return sourceUnread(c, claim, source), true
 	case at < 0:
-		verdict.Actor, verdict.Retried = User, "disk-provisioner, when there is such a snapshot"
-		verdict.Message = fmt.Sprintf("There is no %s, which claim %s is to be filled from.", source, claim.Name)
-		verdict.Evidence = append(verdict.Evidence, seen(source, "metadata.name", ""))
-		return verdict, true
+		return sourceMissing(verdict, claim, source), true
 	}
 	snapshot := c.Snapshots[at]
-	if snapshot.Ready {
+	switch {
+	case snapshot.DeletionTimestamp != nil:
+		return sourceGoing(verdict, claim, source, snapshot.DeletionTimestamp), true
+	case snapshot.Ready:
 		return Verdict{}, false
 	}
 	verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, is not ready%s.", source, claim.Name,
@@ -239,6 +248,47 @@ func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool
 	}
 	return verdict, true
 }
+
+// judgeClonedClaim says whether the claim that the claim is to be filled from is not bound.
+func judgeClonedClaim(c *cluster, claim *corev1.PersistentVolumeClaim, source Ref) (Verdict, bool) {
+	verdict := Verdict{State: Waits, Cause: SourceNotReady, Actor: User, Retried: "disk-provisioner, when that claim is bound"}
+	from := c.claims[key(source.Namespace, source.Name)]
+	switch {
+	case from == nil && !c.isRead(kindClaim, source.Namespace):
+		return sourceUnread(c, claim, source), true
+	case from == nil:
+		return sourceMissing(verdict, claim, source), true
+	case from.DeletionTimestamp != nil:
+		return sourceGoing(verdict, claim, source, from.DeletionTimestamp), true
+	case from.Status.Phase == corev1.ClaimBound && from.Spec.VolumeName != "":
+		return Verdict{}, false
+	}
+	verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, is not bound.", source, claim.Name)
+	verdict.Evidence = []Evidence{seen(source, "status.phase", string(from.Status.Phase))}
+	return verdict, true
+}
+
+func sourceUnread(c *cluster, claim *corev1.PersistentVolumeClaim, source Ref) Verdict {
+	return unknown(c, fmt.Sprintf("%s, which claim %s is to be filled from, could not be read.", source, claim.Name), source)
+}
+
+// sourceMissing completes the verdict on a claim whose source doesn't exist.
+func sourceMissing(verdict Verdict, claim *corev1.PersistentVolumeClaim, source Ref) Verdict {
+	verdict.Actor, verdict.Retried = User, "disk-provisioner, when there is such a "+sourceWords[source.Kind]
+	verdict.Message = fmt.Sprintf("There is no %s, which claim %s is to be filled from.", source, claim.Name)
+	verdict.Evidence = []Evidence{seen(source, "metadata.name", "")}
+	return verdict
+}
+
+// sourceGoing completes the verdict on a claim whose source is being deleted, so that no volume is made from it any more.
+func sourceGoing(verdict Verdict, claim *corev1.PersistentVolumeClaim, source Ref, since *metav1.Time) Verdict {
+	verdict.Actor, verdict.Retried = User, "disk-provisioner, when there is another "+sourceWords[source.Kind]+" of the name"
+	verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, is being deleted, so no volume is made from it.", source, claim.Name)
+	verdict.Evidence = []Evidence{seen(source, "metadata.deletionTimestamp", since)}
+	return verdict
+}
+
+var sourceWords = map[string]string{kindSnapshot: "snapshot", kindClaim: "claim"}
 
 // lookAt is the command that shows an object that may not be there; of a name that no object can have it shows who names it.
 func lookAt(object, by Ref) shell.Command {
@@ -303,7 +353,7 @@ func judgeProvisioningError(c *cluster, claim *corev1.PersistentVolumeClaim, cla
 func parameterRefused(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, e DriverError,
 	verdict Verdict) Verdict {
 	ofClass := refOf(kindClass, class)
-	if strings.Contains(e.Text, "claim.spec.") || strings.Contains(e.Text, " of the claim ") {
+	if strings.Contains(e.Text, "claim.spec.") || strings.Contains(e.Text, " of the claim ") || refusedSource.MatchString(e.Text) {
 		verdict.Actor = User
 		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindClaim, claim), "spec", claim.Spec))
 		verdict.Message = fmt.Sprintf("Claim %s is refused: %s", claim.Name, sentence(e.Text))
