@@ -102,6 +102,8 @@ func copyOf(claim string) func(f *Facts) {
 	}
 }
 
+func released(f *Facts) { f.Volumes[0].Status.Phase = corev1.VolumeReleased }
+
 // ephemeral gives the first Pod a generic ephemeral volume and no other.
 func ephemeral(name string) func(f *Facts) {
 	return func(f *Facts) {
@@ -513,6 +515,21 @@ var edges = []edge{
 		HeldByFinalizer, "", []string{"kubernetes.io/pv-protection"}, []string{"PersistentVolume metadata.finalizers"}},
 	{"a released volume that goes after its disk", "released-volume-kept", both(toDelete, func(f *Facts) { f.Volumes[0].DeletionTimestamp = deleted(f) }),
 		BeingDeleted, "", nil, []string{"PersistentVolume status.phase"}},
+	{"a released volume that another program's finalizer holds after its disk", "released-volume-kept", both(toDelete, func(f *Facts) {
+		f.Volumes[0].DeletionTimestamp, f.Volumes[0].Finalizers = deleted(f), []string{"backup.example.com/keep"}
+	}), HeldByFinalizer, "", []string{"has the finalizer backup.example.com/keep, which is of another program"}, []string{"PersistentVolume metadata.finalizers"}},
+	{"a released volume whose disk is yet to go, with another program's finalizer", "released-volume-kept", both(toDelete, func(f *Facts) {
+		f.Volumes[0].DeletionTimestamp, f.Volumes[0].Finalizers = deleted(f), []string{"backup.example.com/keep", request.Finalizer}
+	}), BeingDeleted, "", nil, nil},
+	{"a volume that has failed", "released-volume-kept", both(toDelete, func(f *Facts) {
+		f.Volumes[0].Status.Phase, f.Volumes[0].Status.Message = corev1.VolumeFailed, "no deleter"
+	}),
+		VolumeKept, "", []string{"is Failed", "its disk is kept"}, []string{"PersistentVolume status.phase", "PersistentVolume status.message"}},
+	{"a volume that is released by its status, and bound by its claim", "no-room-in-volume-zone", both(subject(kindVolume, "", "d-bp1aaaa"), released),
+		VolumeKept, "", []string{"claim shop/data-web-0 is bound to it, so its disk is kept"}, []string{"PersistentVolumeClaim spec.volumeName"}},
+	{"a volume that is kept, released by its status, and bound by its claim", "no-room-in-volume-zone", both(subject(kindVolume, "", "d-bp1aaaa"), released, func(f *Facts) {
+		f.Volumes[0].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	}), VolumeKept, "", []string{"claim shop/data-web-0 is bound to it"}, nil},
 	{"a volume of another driver", "released-volume-kept", func(f *Facts) { f.Volumes[0].Spec.CSI.Driver = "nas.example.com" }, OtherDriver, "", nil, nil},
 
 	{"a dead node that has a disk", "dead-node-has-disk", subject(kindNode, "", "worker-h1"), VolumeOnDeadNode, "", []string{"d-bp1aaaa", "3m0s"},

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/internal/shell"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 func judgeVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
@@ -74,10 +76,19 @@ func otherDriversVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
 // judgeReleased judges a volume whose claim is gone.
 func judgeReleased(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	of := refOf(kindVolume, pv)
+	if claim := c.claimStillBound(pv); claim != nil {
+		return claimedVerdict(c, pv, claim)
+	}
 	if !isDeletedWithDisk(pv) {
 		message := fmt.Sprintf("The claim of PersistentVolume %s is gone, and its reclaim policy %s keeps the disk. "+
 			"Setting the policy Delete deletes the disk with all its data.", pv.Name, pv.Spec.PersistentVolumeReclaimPolicy)
 		return volumeKept(pv, message, describe(of), patchPolicy(of, corev1.PersistentVolumeReclaimDelete))
+	}
+	if pv.Status.Phase == corev1.VolumeFailed {
+		message := fmt.Sprintf("PersistentVolume %s is Failed, and disk-provisioner deletes the disks of Released ones alone, so its disk is kept.", pv.Name)
+		verdict := volumeKept(pv, message, describe(of))
+		verdict.Evidence, verdict.Retried = append(verdict.Evidence, seen(of, "status.message", pv.Status.Message)), "never, as long as it is Failed"
+		return verdict
 	}
 	if other := sharer(c, pv); other != nil {
 		message := fmt.Sprintf("The claim of PersistentVolume %s is gone, and PersistentVolume %s names the same disk, so it is kept. "+
@@ -95,6 +106,31 @@ func judgeReleased(c *cluster, pv *corev1.PersistentVolume) Verdict {
 			Ref{Kind: kindVolume})
 	}
 	return judgeDeletion(c, pv)
+}
+
+// claimStillBound returns the claim that is bound to a volume although the volume's status says that it is not, or nil.
+func (c *cluster) claimStillBound(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if pv.Spec.ClaimRef == nil {
+		return nil
+	}
+	claim := c.claims[key(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)]
+	if claim == nil || !mayBeBound(pv, claim) || claim.Spec.VolumeName != pv.Name {
+		return nil
+	}
+	return claim
+}
+
+// claimedVerdict is the verdict on a released volume that a claim is bound to: disk-provisioner keeps its disk.
+func claimedVerdict(c *cluster, pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) Verdict {
+	of, owner := refOf(kindVolume, pv), refOf(kindClaim, claim)
+	v := volumeKept(pv, fmt.Sprintf("PersistentVolume %s is %s, but claim %s is bound to it, so its disk is kept.", pv.Name, pv.Status.Phase, owner.FullName()),
+		describe(of), describe(owner))
+	v.Evidence = append(v.Evidence, seen(owner, "spec.volumeName", claim.Spec.VolumeName))
+	v.Retried = "kube-controller-manager, which says what is bound to what"
+	if event := c.latest(of, reasonVolumeKept); event != nil {
+		v.Evidence = append(v.Evidence, eventSeen(event))
+	}
+	return v
 }
 
 func volumeKept(pv *corev1.PersistentVolume, message string, next ...shell.Command) Verdict {
@@ -129,6 +165,12 @@ func sharer(c *cluster, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 // judgeDeletion judges a volume that is to be deleted with its disk.
 func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	of := refOf(kindVolume, pv)
+	if foreign := foreignFinalizers(pv, c.Driver); pv.DeletionTimestamp != nil && len(foreign) > 0 && len(foreign) == len(pv.Finalizers) {
+		v := volumeHeld(c, pv, true)
+		v.Message = fmt.Sprintf("PersistentVolume %s has been going%s, and stays as long as it has the finalizer %s, which is of another program.",
+			pv.Name, c.since(*pv.DeletionTimestamp), strings.Join(foreign, ", "))
+		return v
+	}
 	if attached := c.attachmentsOfVolume[pv.Name]; len(attached) > 0 {
 		return stillAttached(c, pv, attached[0])
 	}
@@ -159,6 +201,12 @@ func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 		Evidence: []Evidence{phaseOf(pv), policyOf(pv)},
 		Next:     []shell.Command{describe(of)}, Retried: provisionerRetries,
 	}
+}
+
+// foreignFinalizers returns the finalizers that neither disk-provisioner, csi-attacher nor Kubernetes removes.
+func foreignFinalizers(pv *corev1.PersistentVolume, driver string) []string {
+	own := []string{request.Finalizer, attacherFinalizer(driver), "kubernetes.io/pv-protection"}
+	return slices.DeleteFunc(slices.Clone(pv.Finalizers), func(f string) bool { return slices.Contains(own, f) })
 }
 
 // stillAttached is the verdict on a volume that is to be deleted and has a VolumeAttachment.
