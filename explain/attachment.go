@@ -18,6 +18,8 @@ const attacherRetries = "csi-attacher, with growing pauses"
 
 func judgeAttachment(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	switch {
+	case a.Spec.Attacher != c.Driver && a.Status.Attached && a.DeletionTimestamp == nil:
+		return works("The volume is attached to Node %s, by driver %s.", a.Spec.NodeName, a.Spec.Attacher)
 	case a.Spec.Attacher != c.Driver:
 		return Verdict{
 			State: Waits, Cause: OtherDriver, Actor: ClusterAdmin,

@@ -393,6 +393,9 @@ var edges = []edge{
 		f.Attachments[0].Finalizers = []string{attacherFinalizer(f.Driver)}
 		f.Attachments[0].Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Aborted desc = d-1: ECS is at work on it: x"}
 	}, BeingDetached, "", nil, nil},
+	{"an attachment of another driver that is there", "attach-queue", func(f *Facts) {
+		f.Attachments[2].Spec.Attacher, f.Attachments[2].Status.Attached = "nas.example.com", true
+	}, "", Works, []string{"by driver nas.example.com"}, nil},
 	{"an attachment of another driver", "attach-queue", func(f *Facts) { f.Attachments[2].Spec.Attacher = "nas.example.com" }, OtherDriver, "",
 		[]string{"nas.example.com"}, nil},
 
