@@ -42,9 +42,15 @@ func judgeResize(c *cluster, claim *corev1.PersistentVolumeClaim, pv *corev1.Per
 			Evidence: append([]Evidence{stateSeen}, sizes...),
 			Next:     []shell.Command{patchSize(of, has.String())}, Retried: resizerInVain,
 		}
+		said := []Evidence{}
 		if event != nil {
+			said = append(said, eventSeen(event))
+		} else if condition, text := conditionSaid(claim, corev1.PersistentVolumeClaimNodeResizeError); text != "" {
+			said, e = condition, readError(text)
+		}
+		if len(said) > 0 {
 			verdict.Message = fmt.Sprintf("Claim %s can't have %s: %s", claim.Name, wants.String(), sentence(e.Text))
-			verdict.Evidence, verdict.Error = append(verdict.Evidence, eventSeen(event)), &e
+			verdict.Evidence, verdict.Error = append(verdict.Evidence, said...), &e
 		}
 		return verdict
 	case state == corev1.PersistentVolumeClaimControllerResizeInProgress && event != nil && !e.isPending():
@@ -58,7 +64,35 @@ func judgeResize(c *cluster, claim *corev1.PersistentVolumeClaim, pv *corev1.Per
 		verdict.Next, verdict.Retried = orElse(verdict.Next, describe(of)), resizerRetries
 		return verdict
 	}
+	if said, text := conditionSaid(claim, corev1.PersistentVolumeClaimNodeResizeError); text != "" {
+		return nodeResizeFailed(claim, text, append(said, sizes...))
+	}
 	return resizePending(claim, pv, append(sizes, resizeEvidence(claim, stateSeen)))
+}
+
+// conditionSaid returns the message of a condition of a claim that is true, and its evidence; nothing if there is none.
+func conditionSaid(claim *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType) ([]Evidence, string) {
+	for _, condition := range claim.Status.Conditions {
+		if condition.Type == kind && condition.Status == corev1.ConditionTrue {
+			return []Evidence{seen(refOf(kindClaim, claim), "status.conditions["+string(kind)+"].message", condition.Message)}, condition.Message
+		}
+	}
+	return nil, ""
+}
+
+// nodeResizeFailed is the verdict on a claim whose disk has grown, and whose file system the node could not grow yet.
+func nodeResizeFailed(claim *corev1.PersistentVolumeClaim, text string, evidence []Evidence) Verdict {
+	e := readError(text)
+	verdict := Verdict{
+		State: Waits, Cause: DriverFailed, Actor: ClusterAdmin,
+		Message:  fmt.Sprintf("The disk of claim %s has grown, and the node can't grow its file system: %s", claim.Name, sentence(e.Text)),
+		Evidence: evidence, Error: &e,
+		Next: []shell.Command{describe(refOf(kindClaim, claim))}, Retried: "kubelet, with growing pauses",
+	}
+	if e.Code == "" {
+		verdict.Error = nil
+	}
+	return verdict
 }
 
 // resizeEvidence is the evidence of how far a resize has got.

@@ -102,6 +102,13 @@ func copyOf(claim string) func(f *Facts) {
 	}
 }
 
+func nodeResizeError(f *Facts) {
+	f.Claims[0].Status.Conditions = append(f.Claims[0].Status.Conditions, corev1.PersistentVolumeClaimCondition{
+		Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue,
+		Message: "failed to expand pvc with rpc error: code = Internal desc = resize2fs failed",
+	})
+}
+
 func released(f *Facts) { f.Volumes[0].Status.Phase = corev1.VolumeReleased }
 
 // ephemeral gives the first Pod a generic ephemeral volume and no other.
@@ -471,6 +478,10 @@ var edges = []edge{
 		oneEvent(dataWeb0, reasonResizeFailed,
 			`resize volume "d-1" by resizer "d" failed: rpc error: code = FailedPrecondition desc = ResizeDisk d-1: QuotaExceeded.PostpaidDataDiskCapacity: no. (request ID R-4)`),
 	), QuotaReached, "", []string{"R-4"}, nil},
+	{"a file system that the node can't grow", "resize-pending", nodeResizeError, DriverFailed, "", []string{"the node can't grow its file system: resize2fs failed."},
+		[]string{"PersistentVolumeClaim status.conditions[NodeResizeError].message", "PersistentVolumeClaim spec.resources.requests.storage"}},
+	{"a file system that can't grow", "resize-pending", both(nodeResizeError, storageStatus(corev1.PersistentVolumeClaimNodeResizeInfeasible)), ResizeInfeasible, "",
+		[]string{"resize2fs failed."}, []string{"PersistentVolumeClaim status.conditions[NodeResizeError].message"}},
 	{"an attributes class that isn't there", "modification-cooling-down", func(f *Facts) {
 		f.Attributes, f.Claims[0].Status.ModifyVolumeStatus.Status = nil, corev1.PersistentVolumeClaimModifyVolumePending
 	}, ClassNotFound, "", []string{"VolumeAttributesClass fast"}, nil},
