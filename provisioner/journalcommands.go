@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/topodisk/topodisk/internal/escape"
 	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/journal"
@@ -97,6 +98,7 @@ func (j *Journal) of(uid string) (JournalRecord, error) {
 // List prints a line for each record. With events it reads the last outcome from the
 // claims' events, which disk-provisioner's own account may not list.
 func (j *Journal) List(ctx context.Context, out io.Writer, events bool) error {
+	out = escape.NewWriter(out)
 	fmt.Fprintf(out, "%d records in namespace %s for driver %s\n", len(j.all), j.config.Namespace, j.config.DriverName)
 	if len(j.all) == 0 {
 		return nil
@@ -109,15 +111,21 @@ func (j *Journal) List(ctx context.Context, out io.Writer, events bool) error {
 	fmt.Fprintln(table, "CLAIM-UID\tCLAIM\tVOLUME\tCLASS\tNODE\tCLAIM CREATED\tLAST OUTCOME")
 	for _, record := range j.all {
 		if record.Request == nil {
-			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\tunreadable: %v\n", record.UID, record.Problem)
+			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\tunreadable: %s\n", record.UID, shown(record.Problem.Error()))
 			continue
 		}
 		q := record.Request
 		row := []string{record.UID, record.claim(), q.Create.Name, q.Class.Name, cmp.Or(q.Node, "-"), created(q), lastOutcome(record, last)}
+		for i := range row {
+			row[i] = shown(row[i])
+		}
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	return table.Flush()
 }
+
+// shown returns a text as one cell of a table.
+func shown(text string) string { return escape.Line(text, longestEvent) }
 
 func created(q *request.Request) string {
 	if q.Claim.CreationTimestamp.IsZero() {
@@ -135,7 +143,7 @@ func lastOutcome(record JournalRecord, last map[string]v1.Event) string {
 	case last == nil:
 		text = "not read; see --events"
 	case found:
-		text = strings.ReplaceAll(event.Message, "\n", " ")
+		text = event.Message
 	}
 	if record.EndReason != "" {
 		text += "; to be ended: " + record.EndReason
@@ -157,9 +165,16 @@ func (j *Journal) lastFailures(ctx context.Context, uid string, events bool) (ma
 	if err != nil {
 		return nil, fmt.Errorf("the last outcome can't be read: %w", err)
 	}
+	claims := map[string]string{}
+	for _, record := range j.all {
+		claims[record.UID] = record.claim()
+	}
 	last := map[string]v1.Event{}
 	for _, e := range list.Items {
 		uid := string(e.InvolvedObject.UID)
+		if e.Namespace+"/"+e.InvolvedObject.Name != claims[uid] {
+			continue // whoever may write events of another namespace says nothing about the claim
+		}
 		if before, ok := last[uid]; !ok || before.LastTimestamp.Before(&e.LastTimestamp) {
 			last[uid] = e
 		}
@@ -170,6 +185,7 @@ func (j *Journal) lastFailures(ctx context.Context, uid string, events bool) (ma
 // Show prints a record: its request, which has no secret, and claim and PersistentVolume
 // as they are now. About events see List.
 func (j *Journal) Show(ctx context.Context, out io.Writer, uid string, events bool) error {
+	out = escape.NewWriter(out)
 	record, err := j.of(uid)
 	if err != nil {
 		return err
@@ -180,7 +196,7 @@ func (j *Journal) Show(ctx context.Context, out io.Writer, uid string, events bo
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s:\t%s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(table, "%s:\t%s\n", name, shown(fmt.Sprintf(format, args...)))
 	}
 	row("claim UID", "%s", record.UID)
 	row("ConfigMap", "%s/%s", j.config.Namespace, record.ConfigMap)

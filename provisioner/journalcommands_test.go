@@ -3,6 +3,7 @@ package provisioner
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,8 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/internal/escape"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/test/hostile"
 )
 
 // records is the journal of an API server that has one record of each version.
@@ -38,7 +41,7 @@ func records(t *testing.T, objects ...runtime.Object) *Journal {
 func TestRecordsAreListedAndShown(t *testing.T) {
 	failed := &v1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data.1"}, Reason: "ProvisioningFailed", Message: "Aborted: it may have been made before",
-		InvolvedObject: v1.ObjectReference{UID: "uid-1"},
+		InvolvedObject: v1.ObjectReference{Namespace: "shop", Name: "data", UID: "uid-1"},
 	}
 	r := records(t, failed)
 	var list, show, unreadable bytes.Buffer
@@ -52,6 +55,29 @@ func TestRecordsAreListedAndShown(t *testing.T) {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%q is not in\n%s", want, out)
 			}
+		}
+	}
+}
+
+// What others write into events is not said of a claim of another namespace, and does nothing to a terminal or a table.
+func TestEventsDontMisleadTheOperator(t *testing.T) {
+	event := func(namespace, message string, minute int) *v1.Event {
+		return &v1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data." + namespace}, Reason: "ProvisioningFailed", Message: message,
+			InvolvedObject: v1.ObjectReference{Namespace: namespace, Name: "data", UID: "uid-1"},
+			LastTimestamp:  metav1.NewTime(time.Unix(int64(minute)*60, 0)),
+		}
+	}
+	r := records(t, event("shop", "may exist"+hostile.Text, 1), event("evil", "no disk was made", 2))
+	for name, print := range map[string]func(io.Writer) error{
+		"list": func(out io.Writer) error { return r.List(t.Context(), out, true) },
+		"show": func(out io.Writer) error { return r.Show(t.Context(), out, "uid-1", true) },
+	} {
+		var out bytes.Buffer
+		must(t, print(&out))
+		if text := out.String(); !strings.Contains(text, "may exist ;touch OWNED") || strings.Contains(text, "no disk was made") || !escape.Is(text) ||
+			strings.Contains(text, "\nINJECTED") || strings.Contains(text, "\t") {
+			t.Errorf("%s prints\n%s", name, text)
 		}
 	}
 }
