@@ -55,9 +55,10 @@ func newVolumes(f *factory) *cobra.Command {
 		Use:   "volumes",
 		Short: "List claims with zone, node, type, size, use, cost and state",
 		Long: "volumes lists the claims of the driver and what becomes of them. The state is Pending, Bound (on no node), Attaching, Attached,\n" +
-			"Detaching, Resizing, Modifying, Terminating or Lost. With --prometheus it shows how much of a volume is used, as kubelets have told\n" +
-			"it, and with --prices what a volume costs a month. --watch reads again every --interval, and prints the claims that have changed,\n" +
-			"and as Deleted those that are gone. If a read fails it says so, and goes on with the next.",
+			"Detaching, Resizing, Modifying, Terminating or Lost, and Unknown of a bound claim if VolumeAttachments can't be read. With\n" +
+			"--prometheus it shows how much of a volume is used, as kubelets have told it, and with --prices what a volume costs a month.\n" +
+			"--watch reads again every --interval, and prints the claims that have changed, and as Deleted those that are gone. If a read\n" +
+			"fails it says so, and goes on with the next.",
 		Example: "  kubectl topodisk volumes -A --sort-by=cost --prices=prices.yaml\n" +
 			"  kubectl topodisk volumes -n shop -l app=web --prometheus=https://prometheus.example.com",
 		Args: noArguments,
@@ -130,6 +131,7 @@ func (l *lister) read(ctx context.Context) (*volumeList, error) {
 	facts := inventory.Facts{Driver: c.Driver, Claims: c.Claims, Volumes: c.Volumes, Attachments: c.Attachments, Pods: c.Pods, Classes: classes}
 	list := &volumeList{claims: c.Claims}
 	for _, u := range c.Unread {
+		facts.AttachmentsUnread = facts.AttachmentsUnread || u.What == survey.Attachments
 		list.Unread = append(list.Unread, u.What+": "+u.Reason)
 	}
 	if l.usage != nil {

@@ -61,7 +61,8 @@ func TestVolumes(t *testing.T) {
 	}
 	s.forbidden["/apis/storage.k8s.io/v1/volumeattachments"] = true
 	code, out, diagnostics = ran(t, "volumes", "-A", "-o", "wide", config)
-	if code != exitFine || !strings.Contains(out, "STORAGECLASS") || !strings.Contains(out, "web") || !strings.HasPrefix(diagnostics, "not read: VolumeAttachments: ") {
+	if code != exitFine || !strings.Contains(out, "STORAGECLASS") || !strings.Contains(out, "web") || strings.Count(out, "Unknown") != 2 ||
+		!strings.HasPrefix(diagnostics, "not read: VolumeAttachments: ") {
 		t.Errorf("without VolumeAttachments: exit code %d, printed %q and %q", code, out, diagnostics)
 	}
 }

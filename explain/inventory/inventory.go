@@ -16,14 +16,17 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// Facts are what a list is made from. Volumes and Attachments may be empty if the user may not read them.
+// Facts are what a list is made from. Volumes may be empty if the user may not read them.
 type Facts struct {
 	Driver      string
 	Claims      []corev1.PersistentVolumeClaim
 	Volumes     []corev1.PersistentVolume
 	Attachments []storagev1.VolumeAttachment
-	Classes     []storagev1.StorageClass
-	Pods        []corev1.Pod // with a node
+	// AttachmentsUnread says that the user may not read VolumeAttachments, so that nothing tells which node has a volume.
+	AttachmentsUnread bool
+
+	Classes []storagev1.StorageClass
+	Pods    []corev1.Pod // with a node
 	// Used has the bytes that claims use, by namespace/name.
 	Used map[string]int64
 	// PerMonth says what a disk costs a month; nil: no prices are known.
@@ -54,7 +57,8 @@ type Row struct {
 // State says what a claim is at.
 type State string
 
-// The states. Bound means that no node has the volume; Deleted is only what Gone says.
+// The states. Bound means that no node has the volume, and Unknown that a bound claim's volume may be on one or not; Deleted is only what
+// Gone says.
 const (
 	Pending     State = "Pending"
 	Lost        State = "Lost"
@@ -66,6 +70,7 @@ const (
 	Modifying   State = "Modifying"
 	Terminating State = "Terminating"
 	Deleted     State = "Deleted"
+	Unknown     State = "Unknown"
 )
 
 // Rows returns the claims of the driver, by namespace and name.
@@ -93,6 +98,9 @@ func Rows(f Facts) []Row {
 			continue
 		}
 		row := rowOf(claim, pv, attachments[claim.Spec.VolumeName])
+		if row.State == Bound && f.AttachmentsUnread {
+			row.State = Unknown
+		}
 		row.Pods = pods[row.key()]
 		if used, known := f.Used[row.key()]; known {
 			row.UsedBytes = &used
@@ -249,14 +257,14 @@ func comparePointers[T cmp.Ordered](a, b *T) int {
 	return cmp.Compare(*a, *b)
 }
 
-// Changed returns the rows that are new or not as they were.
+// Changed returns the rows that are new or not as they were; one of which that can't be told isn't among them.
 func Changed(before, now []Row) (changed []Row) {
 	was := map[string]string{}
 	for _, r := range before {
 		was[r.key()] = r.text()
 	}
 	for _, r := range now {
-		if text, there := was[r.key()]; !there || text != r.text() {
+		if text, there := was[r.key()]; !there || text != r.text() && r.State != Unknown {
 			changed = append(changed, r)
 		}
 	}

@@ -87,6 +87,19 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// Which node has a volume isn't concluded from attachments that were not read.
+func TestStatesWithoutAttachments(t *testing.T) {
+	f := example()
+	f.Attachments, f.AttachmentsUnread = nil, true
+	states := map[string]State{}
+	for _, r := range Rows(f) {
+		states[r.Claim] = r.State
+	}
+	if states["web"] != Unknown || states["new"] != Pending {
+		t.Errorf("got %v", states)
+	}
+}
+
 func TestAnAnnotationNamesTheClass(t *testing.T) {
 	old := claimOf("a", "", func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations, c.Spec.StorageClassName = map[string]string{corev1.BetaStorageClassAnnotation: "essd"}, nil

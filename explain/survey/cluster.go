@@ -96,6 +96,9 @@ var (
 	ofAttachments = []audit.Kind{audit.UnwantedAttachment}
 )
 
+// Attachments is what an Unread calls VolumeAttachments.
+const Attachments = "VolumeAttachments"
+
 // part is something to be read. Without kinds it is essential.
 type part struct {
 	what  string
@@ -207,7 +210,7 @@ func (r *reading) volumes(kinds []audit.Kind) part {
 
 func (r *reading) attachments() part {
 	all := r.Client.StorageV1().VolumeAttachments().List
-	return part{"VolumeAttachments", ofAttachments, list(all, metav1.ListOptions{}, lists.Keep(&r.facts.Attachments))}
+	return part{Attachments, ofAttachments, list(all, metav1.ListOptions{}, lists.Keep(&r.facts.Attachments))}
 }
 
 // pods keeps of a Pod its node, its volumes and its phase: neither environment nor commands.
