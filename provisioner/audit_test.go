@@ -30,7 +30,7 @@ func noPause(context.Context, int) error { return nil }
 func TestAuditReadsWhatTheDriverLists(t *testing.T) {
 	r := requestFor(t, 1)
 	ended := *provisionertest.Volume("d-kept")
-	ended.Annotations[request.AnnVolumeName] = r.Create.Name // whose request is still in the journal
+	ended.Annotations[request.AnnVolumeName], ended.Spec.ClaimRef.UID = r.Create.Name, r.Claim.UID // whose request is still in the journal
 	record, err := r.Encode()
 	must(t, err)
 	config := testConfig()

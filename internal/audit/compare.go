@@ -157,18 +157,27 @@ func (e *comparison) clusters() ([]string, error) {
 		return e.options.Clusters, nil
 	}
 	var seen []string
+	var here, elsewhere bool
 	for _, d := range e.listing.Disks {
-		if d.Cluster != "" && !slices.Contains(seen, d.Cluster) && e.isOfVolume(d) {
+		if d.Cluster == "" || !e.isOfVolume(d) {
+			continue
+		}
+		if !slices.Contains(seen, d.Cluster) {
 			seen = append(seen, d.Cluster)
 		}
+		isMade, told := e.isMadeForClaim(d)
+		here, elsewhere = here || isMade, elsewhere || told && !isMade
 	}
 	switch {
 	case len(seen) == 0 && e.options.DefaultCluster != "":
 		return []string{e.options.DefaultCluster}, nil
 	case len(seen) == 0:
 		return nil, errors.New("no disk of a PersistentVolume has a cluster ID; set --cluster-id to that of the driver")
-	case len(seen) == 1:
+	case len(seen) == 1 && (here || !elsewhere):
 		return seen, nil
+	case len(seen) == 1:
+		return nil, fmt.Errorf("the PersistentVolumes' disks are of cluster %s, and none of them was made for a claim of this cluster, so that may be another one; "+
+			"set --cluster-id to that of the driver", seen[0])
 	}
 	slices.Sort(seen)
 	return nil, fmt.Errorf("the PersistentVolumes' disks are of clusters %s; set --cluster-id to that of the driver", strings.Join(seen, ", "))
@@ -177,6 +186,17 @@ func (e *comparison) clusters() ([]string, error) {
 // isOfVolume says whether a PersistentVolume of the driver stands for a disk.
 func (e *comparison) isOfVolume(d Disk) bool {
 	return slices.ContainsFunc(e.handles[d.ID], func(pv *corev1.PersistentVolume) bool { return e.isOurs(*pv) })
+}
+
+// isMadeForClaim says whether a disk was made for the claim that is bound to it, and so by this cluster, and whether that can be told: a
+// disk that was brought here from another cluster has the name of that one's claim.
+func (e *comparison) isMadeForClaim(d Disk) (is, told bool) {
+	for _, pv := range e.handles[d.ID] {
+		if ref := pv.Spec.ClaimRef; d.Name != "" && ref != nil && ref.UID != "" {
+			is, told = is || isNamedAfter(d.Name, string(ref.UID)), true
+		}
+	}
+	return is, told
 }
 
 func (e *comparison) add(f Finding) { e.report.Findings = append(e.report.Findings, f) }

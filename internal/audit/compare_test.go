@@ -186,6 +186,7 @@ func ephemeral(p corev1.Pod) corev1.Pod {
 
 func TestWhoseDisks(t *testing.T) {
 	both := []corev1.PersistentVolume{pvOf("d-1", "", "a", noon), pvOf("d-2", "", "b", noon)}
+	both[0].Spec.ClaimRef.UID, both[1].Spec.ClaimRef.UID = "uid-a", "uid-b"
 	for name, c := range map[string]struct {
 		disks    []Disk
 		fallback string
@@ -196,6 +197,8 @@ func TestWhoseDisks(t *testing.T) {
 		"none of them":               {disks: []Disk{{ID: "d-1"}}, want: "set --cluster-id"},
 		"none but the fallback":      {disks: []Disk{{ID: "d-1"}}, fallback: "c3", want: "c3"},
 		"no disk at all":             {want: "credentials"},
+		"made for other claims":      {disks: []Disk{{ID: "d-1", Cluster: "c-old", Name: "disk-uid-x"}, {ID: "d-3", Cluster: "c-old", Name: "disk-uid-y"}}, fallback: "c3", want: "may be another one; set --cluster-id"},
+		"one made for its claim":     {disks: []Disk{{ID: "d-1", Cluster: "c1", Name: "disk-uid-x"}, {ID: "d-2", Cluster: "c1", Name: "disk-uid-b"}}, want: "c1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Compare(Listing{Disks: c.disks}, Cluster{Driver: driver, Volumes: both}, Options{DefaultCluster: c.fallback})
