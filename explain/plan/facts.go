@@ -80,6 +80,11 @@ func (f *Facts) Zones() []string {
 // checkZone returns an error unless the cluster has the zone.
 func (f *Facts) checkZone(zone string) error {
 	zones := f.Zones()
+	for _, u := range f.Unread {
+		if (u.Kind == "Node" || u.Kind == "PersistentVolume") && !slices.Contains(zones, zone) {
+			return fmt.Errorf("whether ZONE %q is a zone of the cluster can't be told: objects of kind %s could not be read: %s", zone, u.Kind, u.Reason)
+		}
+	}
 	if len(zones) == 0 {
 		return fmt.Errorf("ZONE %q is not a zone of the cluster: none of its nodes and volumes names one", zone)
 	}

@@ -18,7 +18,7 @@ import (
 func Install(f *Facts, o Options) *Plan {
 	p := &Plan{Kind: KindInstall, Driver: f.Driver}
 	p.needs(f, "Deployment", "DaemonSet", "StatefulSet", "CSIDriver", "Node", "StorageClass", "VolumeAttributesClass", "VolumeSnapshotClass",
-		"VolumeGroupSnapshotClass", "PersistentVolume")
+		"VolumeGroupSnapshotClass", "PersistentVolume", "Lease", "CSINode")
 	findServing(f, p)
 	findVersion(f, p)
 	nodes := findNodes(f, p)
@@ -26,13 +26,16 @@ func Install(f *Facts, o Options) *Plan {
 	p.unchecked("RAM actions", "only RAM knows what the credentials may do: compare their policy with deploy/ram-policy.json")
 	p.unchecked("the way to ECS",
 		"whether Pods reach the ECS API of region %s shows when the controller runs: its Pods are ready once ECS has answered", regionOf(f))
-	if p.Count(Blocks) == 0 {
+	if p.Count(Blocks) == 0 && !unreadWorkloads(f) {
 		in := installationOf(f)
 		p.Steps = []Step{credentialsStep(in), in.step(o), rolloutStep(in)}
 		p.Back = uninstallSteps(in)
 	}
 	p.Summary = fmt.Sprintf("%d of %d nodes can have disks; of %d classes and volumes of %s, %d would be refused",
 		nodes, len(f.Nodes), read, f.Driver, refused)
+	if unreadWorkloads(f) {
+		p.Summary = fmt.Sprintf("Deployments, DaemonSets and StatefulSets could not all be read, so whether something serves %s already can't be told", f.Driver)
+	}
 	if n := p.Count(Blocks); n > 0 {
 		p.Summary = fmt.Sprintf("topodisk can't be installed as it is: %s against it", counted(n, "thing"))
 	}
@@ -56,6 +59,10 @@ func findServing(f *Facts, p *Plan) {
 			p.find(Blocks, s.ref(), "topodisk is installed already: docs/upgrade.md tells how to upgrade it")
 		}
 	}
+	if unreadWorkloads(f) {
+		return
+	}
+	taken = findHidden(f, p, slices.Concat(others, own)) || taken
 	if object := f.driverObject(); object != nil && !taken {
 		p.find(Note, explain.Ref{Kind: "CSIDriver", Name: object.Name},
 			"exists, and nothing serves it: it stays as it is unless you delete it (`%s`)", shell.New("kubectl", "delete", "csidriver", object.Name))

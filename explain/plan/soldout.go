@@ -28,7 +28,7 @@ func SoldOut(f *Facts, zone, category string) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{Kind: KindSoldOut, Driver: f.Driver}
-	p.needs(f, "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "StorageClass", "CSIStorageCapacity")
+	p.needs(f, "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "StorageClass", "CSIStorageCapacity", "CSIDriver")
 	s := &soldOut{Facts: f, Plan: p, zone: disk.Zone(zone), category: disk.Category(category)}
 	s.nodes = newNodes(f, func(*corev1.Node) bool { return false })
 	for i := range f.Classes {

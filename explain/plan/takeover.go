@@ -20,7 +20,7 @@ import (
 func Takeover(f *Facts, o Options) *Plan {
 	p := &Plan{Kind: KindTakeover, Driver: f.Driver}
 	p.needs(f, "Deployment", "DaemonSet", "StatefulSet", "CSIDriver", "StorageClass", "VolumeAttributesClass", "VolumeSnapshotClass",
-		"VolumeGroupSnapshotClass", "PersistentVolume", "VolumeAttachment")
+		"VolumeGroupSnapshotClass", "PersistentVolume", "VolumeAttachment", "Lease", "CSINode")
 	others, own := servers(f)
 	p.Serving = rowsOf(f, slices.Concat(others, own))
 	own = slices.DeleteFunc(own, func(s server) bool { return !s.vague() && !slices.Contains(s.serves(), f.Driver) })
@@ -32,7 +32,7 @@ func Takeover(f *Facts, o Options) *Plan {
 			t.leaving = append(t.leaving, s)
 		}
 	}
-	t.findHidden(others, own)
+	findHidden(f, p, slices.Concat(others, own))
 	t.settle()
 	t.noteDeletions()
 	p.unchecked("RAM actions", "only RAM knows what the credentials may do: compare their policy with deploy/ram-policy.json")
@@ -78,34 +78,37 @@ type takeover struct {
 // recent is how old a Lease's last renewal may be for its holder to live.
 const recent = 5 * time.Minute
 
-// findHidden finds what serves the driver and is in no workload that was read.
-func (t *takeover) findHidden(others, own []server) {
+// findHidden finds what serves the driver and is in no workload that was read, and returns whether there is anything.
+func findHidden(f *Facts, p *Plan, read []server) (found bool) {
 	serving := func(kind ...string) bool {
-		return slices.ContainsFunc(slices.Concat(others, own), func(s server) bool {
-			return slices.Contains(kind, s.Kind) && (s.vague() || slices.Contains(s.serves(), t.Driver))
+		return slices.ContainsFunc(read, func(s server) bool {
+			return slices.Contains(kind, s.Kind) && (s.vague() || slices.Contains(s.serves(), f.Driver))
 		})
 	}
-	name := request.ObjectName(t.Driver)
-	for i := range t.Leases {
-		l := &t.Leases[i]
-		if l.Name == name && l.Spec.RenewTime != nil && t.At.Sub(l.Spec.RenewTime.Time) < recent && !serving("Deployment", "StatefulSet") {
-			t.find(Blocks, explain.Ref{Kind: "Lease", Namespace: l.Namespace, Name: l.Name},
+	name := request.ObjectName(f.Driver)
+	for i := range f.Leases {
+		l := &f.Leases[i]
+		if l.Name == name && l.Spec.RenewTime != nil && f.At.Sub(l.Spec.RenewTime.Time) < recent && !serving("Deployment", "StatefulSet") {
+			found = true
+			p.find(Blocks, explain.Ref{Kind: "Lease", Namespace: l.Namespace, Name: l.Name},
 				"is renewed by %q, and no Deployment serves %s: its controller runs outside of the cluster, as a managed one of ACK does; "+
-					"have it switched off there first", deref(l.Spec.HolderIdentity), t.Driver)
+					"have it switched off there first", deref(l.Spec.HolderIdentity), f.Driver)
 		}
 	}
 	nodes := 0
-	for i := range t.CSINodes {
-		for _, d := range t.CSINodes[i].Spec.Drivers {
-			if d.Name == t.Driver {
+	for i := range f.CSINodes {
+		for _, d := range f.CSINodes[i].Spec.Drivers {
+			if d.Name == f.Driver {
 				nodes++
 			}
 		}
 	}
 	if nodes > 0 && !serving("DaemonSet") {
-		t.find(Blocks, explain.Ref{Kind: "CSINode", Name: "*"},
-			"%s registers %s, and no DaemonSet serves it: find out what runs its node plugin, and stop it first", counted(nodes, "node"), t.Driver)
+		found = true
+		p.find(Blocks, explain.Ref{Kind: "CSINode", Name: "*"},
+			"%s registers %s, and no DaemonSet serves it: find out what runs its node plugin, and stop it first", counted(nodes, "node"), f.Driver)
 	}
+	return found
 }
 
 func deref(text *string) string {

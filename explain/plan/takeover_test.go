@@ -333,6 +333,45 @@ func TestWhatStandsAgainstATakeoverIsNamed(t *testing.T) {
 	}
 }
 
+// That nothing serves the driver isn't concluded from workloads that were not read, or are not in the cluster: topodisk over another driver
+// takes the sockets of its node plugin, and a CSIDriver object that is deleted is in use.
+func TestInstallIsNotPlannedOverWhatIsNotSeen(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at, holder := metav1.NewMicroTime(now.Add(-time.Second)), "hosted-1"
+	for name, test := range map[string]struct {
+		facts explain.Facts
+		want  string
+	}{
+		"workloads that are not read": {explain.Facts{Unread: []explain.Unread{{Kind: "DaemonSet", Reason: "forbidden"}}}, "could not all be read"},
+		"a hosted controller": {explain.Facts{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "diskplugin-csi-alibabacloud-com"},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &at, HolderIdentity: &holder}}}}, `blocks: is renewed by "hosted-1"`},
+		"nodes of nobody": {explain.Facts{CSINodes: []storagev1.CSINode{{ObjectMeta: named("n1"),
+			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: diskdriver.DefaultName}}}}}}, "blocks: 1 node registers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := Facts{Facts: test.facts, Version: "v1.35.0", Drivers: []storagev1.CSIDriver{{ObjectMeta: named(diskdriver.DefaultName)}}}
+			f.At, f.Driver = now, diskdriver.DefaultName
+			p := Install(&f, DefaultOptions())
+			text := lines(p) + p.Summary
+			if !strings.Contains(text, test.want) || strings.Contains(text, "nothing serves it") || len(p.Steps) > 0 || !p.Incomplete && !p.Harms() {
+				t.Errorf("incomplete %t, %d steps:\n%s", p.Incomplete, len(p.Steps), text)
+			}
+		})
+	}
+}
+
+// What was not read may have the zone.
+func TestAZoneIsNotDeniedUnread(t *testing.T) {
+	f := factsOf(t, "drain")
+	f.Unread = []explain.Unread{{Kind: "Node", Reason: "forbidden"}}
+	if _, err := Drain(f, "cn-hangzhou-x"); err == nil || !strings.Contains(err.Error(), "can't be told: objects of kind Node could not be read: forbidden") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Drain(f, "cn-hangzhou-h"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestArgumentsOfPlansAreChecked(t *testing.T) {
 	f := factsOf(t, "soldout")
 	for _, test := range []struct{ zone, category, want string }{
