@@ -107,7 +107,7 @@ func (c journalCommand) parse(args []string, out io.Writer) (*journalOptions, er
 	}
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)
-	if err := f.Parse(args); err != nil {
+	if err := cli.ParseFlags(f, args); err != nil {
 		return nil, err
 	}
 	if err := c.takeClaim(o, f.Args()); err != nil {

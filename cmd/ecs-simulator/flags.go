@@ -94,7 +94,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.IntVar(&o.config.LedgerSize, "calls-kept", 10000, "how many of the last calls are kept")
 	o.log.AddFlags(flags)
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and exit")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.ParseFlags(flags, args); err != nil {
 		return o, err
 	}
 	if rest := flags.Args(); len(rest) > 0 {

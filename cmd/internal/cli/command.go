@@ -56,10 +56,31 @@ func run(ctx context.Context, program string, commands []Command, args []string,
 	return 0
 }
 
+// ParseFlags reads flags, and leaves other arguments to flags.Args. The error about a value says what is allowed.
+func ParseFlags(flags *pflag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	if words := allowedValues[invalid.GetFlag().Value.Type()]; words != "" {
+		return fmt.Errorf("%w; allowed is %s", err, words)
+	}
+	return err
+}
+
+// allowedValues says of the types of flags which values there are.
+var allowedValues = map[string]string{
+	"duration": "a number with a unit, such as 90s or 5m", "int": wholeNumber, "int32": wholeNumber, "int64": wholeNumber, "uint": wholeNumber, "Level": wholeNumber,
+	"float32": "a number", "float64": "a number", "bool": "true or false",
+}
+
+const wholeNumber = "a whole number"
+
 // Parse reads a command line that takes flags alone. The error about any other
 // argument names the commands that the program has.
 func Parse(flags *pflag.FlagSet, args []string, commands ...Command) error {
-	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+	if err := ParseFlags(flags, args); err != nil || flags.NArg() == 0 {
 		return err
 	}
 	stray := flags.Arg(0)

@@ -40,6 +40,31 @@ func TestCommandsAreFoundByTheirWords(t *testing.T) {
 	}
 }
 
+func TestWrongValuesSayWhatIsAllowed(t *testing.T) {
+	for line, want := range map[string]string{
+		"--wait=x":  `invalid argument "x" for "--wait" flag: time: invalid duration "x"; allowed is a number with a unit, such as 90s or 5m`,
+		"--wait=5":  "; allowed is a number with a unit, such as 90s or 5m",
+		"--calls=x": "; allowed is a whole number",
+		"--qps=x":   "; allowed is a number",
+		"--facts=x": "; allowed is true or false",
+		"--v=x":     "; allowed is a whole number",
+		"--tags=a":  "a must be formatted as key=value",
+		"--none=x":  "unknown flag: --none",
+	} {
+		flags := pflag.NewFlagSet("program", pflag.ContinueOnError)
+		flags.Duration("wait", 0, "")
+		flags.Int("calls", 0, "")
+		flags.Float32("qps", 0, "")
+		flags.Bool("facts", false, "")
+		flags.StringToString("tags", nil, "")
+		var log Log
+		log.AddFlags(flags)
+		if err := Parse(flags, []string{line}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
 func TestAClientsErrorNamesTheFlag(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", "/nowhere:/else")
