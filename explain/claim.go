@@ -246,9 +246,8 @@ func classNotFound(claim *corev1.PersistentVolumeClaim, name string) Verdict {
 
 // judgeUnselected judges a claim that waits until the scheduler has selected a node for a Pod that uses it.
 func judgeUnselected(c *cluster, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) Verdict {
-	using := c.podsUsing(refOf(kindClaim, claim))
-	if len(using) > 0 {
-		return judgeConsumer(c, claim, class, using[0])
+	if pod := c.consumerOf(refOf(kindClaim, claim)); pod != nil {
+		return judgeConsumer(c, claim, class, pod)
 	}
 	if !c.isRead(kindPod, claim.Namespace) {
 		return unknown(c, fmt.Sprintf("Claim %s waits until a node is selected, and its Pods could not be read.", claim.Name),

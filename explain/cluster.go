@@ -171,6 +171,19 @@ func (c *cluster) podsUsing(claim Ref) []*corev1.Pod {
 	return using
 }
 
+// consumerOf returns the Pod for which a claim without a node is to get one: the oldest that isn't going, if there is such a one; nil if none
+// uses the claim.
+func (c *cluster) consumerOf(claim Ref) *corev1.Pod {
+	using := c.podsUsing(claim)
+	if at := slices.IndexFunc(using, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil }); at > 0 {
+		return using[at]
+	}
+	if len(using) == 0 {
+		return nil
+	}
+	return using[0]
+}
+
 // eventsOf returns the events that involve an object, the latest first.
 func (c *cluster) eventsOf(object Ref) []*corev1.Event {
 	var found []*corev1.Event

@@ -411,6 +411,11 @@ var edges = []edge{
 	{"a claim whose Pod has no node", "unschedulable-without-storage",
 		both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Nodes, f.CSINodes = nil, nil }),
 		WaitsForConsumer, "", []string{"Pod web-0"}, []string{"Pod spec.nodeName"}},
+	{"a claim whose oldest Pod is going", "unschedulable-without-storage", both(subject(kindClaim, "shop", "data-web-0"), otherUser(""), func(f *Facts) {
+		old := &f.Pods[len(f.Pods)-1]
+		old.CreationTimestamp.Time, old.DeletionTimestamp = old.CreationTimestamp.Add(-time.Hour), deleted(f)
+		old.Finalizers = []string{"batch.kubernetes.io/job-tracking"}
+	}), PodUnschedulable, "", []string{"Pod web-0"}, nil},
 	{"a claim whose Pod no node takes", "unschedulable-without-storage", subject(kindClaim, "shop", "data-web-0"), PodUnschedulable, "", []string{"Pod web-0"},
 		nil},
 	{"whether a Pod uses the claim", "node-name-set", both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Pods = nil }, unread(kindPod)), "",

@@ -14,7 +14,8 @@ import (
 // Facts are what was read of a cluster to explain one object. A kind that is in Unread may be incomplete, and a judgement that needs it
 // is Unknown. Facts hold no Secret, no value of an environment variable and no managed fields, so that they can be sent to a stranger.
 //
-// What each subject needs, beside the object itself and the events that involve an object named here:
+// What each subject needs, beside the object itself and the events that involve an object named here (of Pods that use a claim, at most
+// MaxTellingPods):
 //
 //   - Pod: its claims (the ephemeral ones, too) and all that they need; VolumeAttachments, Nodes and CSINodes, all of them;
 //     CSIStorageCapacities of the claims' classes; the Pods that use the same claims; and the Pods on the nodes
@@ -24,7 +25,7 @@ import (
 //     the VolumeSnapshot or the claim that it is filled from; the Pods of its namespace that use it; the Node and the CSINode that is
 //     selected; all Nodes and CSINodes if it binds at once, CSIStorageCapacities of its class; the Leases of its provisioner
 //     (their name is the driver's with dashes for dots), the CSIDriver; the VolumeAttachments of its volume; the Journal, if it can be had.
-//     If no node is selected for it, and a Pod that has not ended uses it: all that the oldest of these Pods needs.
+//     If no node is selected for it, and a Pod that has not ended uses it: all that the oldest of these Pods needs that isn't going.
 //   - PersistentVolume: its claim and class; all PersistentVolumes of the same volumeHandle; its VolumeAttachments, and their Nodes;
 //     the Leases of the provisioner.
 //   - Node: its CSINode, the CSIDriver, the Pods on it and the PersistentVolumes of their claims; the VolumeAttachments of it; its Lease.
@@ -80,6 +81,9 @@ type Request struct {
 
 // MaxRoomNodes is for how many nodes at most the room is worked out from the Pods on them.
 const MaxRoomNodes = 100
+
+// MaxTellingPods is of how many Pods that use a claim the events are needed: those of the oldest.
+const MaxTellingPods = 8
 
 // Unread is a kind of objects that could not be read, or not all of them. What was read of the kind all the same is used.
 type Unread struct {

@@ -33,8 +33,8 @@ type feasibility struct {
 }
 
 // RoomNodes returns the names of the nodes whose Pods are needed to judge the Facts' subject: a Pod's own node, or else those that
-// everything but room leaves the Pod. Of a claim that has neither a volume nor a selected node they are those of the oldest Pod that
-// uses it.
+// everything but room leaves the Pod. Of a claim that has neither a volume nor a selected node they are those of the Pod that it waits
+// for.
 func RoomNodes(f *Facts) []string {
 	c := newCluster(f)
 	pod := c.pods[key(f.Subject.Namespace, f.Subject.Name)]
@@ -42,8 +42,8 @@ func RoomNodes(f *Facts) []string {
 		pod = nil
 	}
 	if claim := c.claims[key(f.Subject.Namespace, f.Subject.Name)]; f.Subject.Kind == kindClaim && claim != nil {
-		if using := c.podsUsing(f.Subject); len(using) > 0 && claim.Spec.VolumeName == "" && selectedNode(claim) == "" {
-			pod = using[0]
+		if claim.Spec.VolumeName == "" && selectedNode(claim) == "" {
+			pod = c.consumerOf(f.Subject)
 		}
 	}
 	switch {

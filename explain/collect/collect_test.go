@@ -132,6 +132,20 @@ func TestTheRoomOfManyNodesIsNotRead(t *testing.T) {
 	}
 }
 
+// The events of a claim are read however many Pods use it.
+func TestTheEventsOfAClaimOfManyPodsAreRead(t *testing.T) {
+	s := newScene(t)
+	for i := range 2 * maxInvolved {
+		if err := s.kube.Tracker().Add(pod(fmt.Sprintf("web-%d", i), "", "data-db-1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := facts(t, s, explain.Ref{Kind: Claim, Namespace: "shop", Name: "data-db-1"})
+	if len(f.Unread) > 0 || len(f.Pods) < 2*maxInvolved || !slices.ContainsFunc(f.Events, func(e corev1.Event) bool { return e.Reason == "ProvisioningFailed" }) {
+		t.Errorf("%d Pods, events %v, unread %v", len(f.Pods), f.Events, f.Unread)
+	}
+}
+
 func TestNothingButGetAndListIsDone(t *testing.T) {
 	for _, subject := range subjects {
 		s := newScene(t)

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -197,10 +198,26 @@ func (r *reader) readPodsUsing(ctx context.Context, namespace string, claims []s
 	}
 	var users objects[corev1.Pod]
 	listNoted(ctx, r, Pod, namespace, fromCache, r.Kube.CoreV1().Pods(namespace).List, uses, &users)
-	for _, pod := range users.all() {
+	oldest := slices.SortedFunc(slices.Values(users.all()), func(a, b *corev1.Pod) int {
+		return cmp.Or(endOf(a)-endOf(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for i, pod := range oldest {
 		r.pods.put(pod.Namespace, pod.Name, pod, false)
-		r.involve(Pod, pod)
+		if i < explain.MaxTellingPods {
+			r.involve(Pod, pod)
+		}
 	}
+}
+
+// endOf orders Pods by how near they are to their end: those that go on, those that are being deleted, those that have ended.
+func endOf(pod *corev1.Pod) int {
+	switch {
+	case podclaims.HasEnded(pod):
+		return 2
+	case pod.DeletionTimestamp != nil:
+		return 1
+	}
+	return 0
 }
 
 // sameDisk says whether two PersistentVolumes stand for one disk, or for one claim.
