@@ -284,8 +284,10 @@ func (c *cluster) controllerNamespace() string {
 	if lease, _ := c.leader(); lease != nil {
 		return lease.Namespace
 	}
-	for i := range c.Capacities {
-		return c.Capacities[i].Namespace
+	for i := range c.Capacities { // disk-provisioner makes them where it runs
+		if class := c.classes[c.Capacities[i].StorageClassName]; class != nil && class.Provisioner == c.Driver {
+			return c.Capacities[i].Namespace
+		}
 	}
 	return metav1.NamespaceSystem
 }

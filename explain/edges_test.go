@@ -766,6 +766,19 @@ func TestWhoBindsAClaimToAMissingVolume(t *testing.T) {
 	}
 }
 
+// Without a Lease, capacities of the driver's classes tell where disk-provisioner is, and those of another driver don't.
+func TestWhereTheControllerIs(t *testing.T) {
+	for class, want := range map[string]string{"disk": "storage", "local": "kube-system"} {
+		f := factsOf(t, "nobody-provisions")
+		localClaim(f)
+		f.Leases = nil
+		f.Capacities = []storagev1.CSIStorageCapacity{{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "c"}, StorageClassName: class}}
+		if v := Why(f); v.Cause != NoProvisioner || typed(v)[0] != "kubectl --namespace "+want+" get pods" {
+			t.Errorf("%s: %s", class, textOf(v))
+		}
+	}
+}
+
 // A volume of an earlier claim can be had, unless it goes with its disk.
 func TestAVolumeOfAnEarlierClaimCanBeFreed(t *testing.T) {
 	for policy, frees := range map[corev1.PersistentVolumeReclaimPolicy]bool{
