@@ -49,6 +49,12 @@ func Quoted(text string) string {
 // Is says whether a text of several lines has nothing to be escaped.
 func Is(text string) bool { return escaped(text, layout) == text }
 
+// isVisible says whether a character shows as something, if only as a space. Fillers and selectors of variants, which Unicode has among
+// letters and marks, don't.
+func isVisible(r rune) bool {
+	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
 // layout is what several lines of text consist of besides visible characters.
 const layout = "\n\t"
 
@@ -72,7 +78,7 @@ func escaped(text, kept string) string {
 		switch {
 		case r == utf8.RuneError: // also for each byte of what is no UTF-8
 			b.WriteString(`\ufffd`)
-		case unicode.IsGraphic(r), strings.ContainsRune(kept, r):
+		case isVisible(r), strings.ContainsRune(kept, r):
 			b.WriteRune(r)
 		case r == '\n':
 			b.WriteString(`\n`)

@@ -19,6 +19,9 @@ func TestWhatIsNotVisibleIsEscaped(t *testing.T) {
 		"a\u202etxt.exe\u2066":     `a\u202etxt.exe\u2066`,
 		"\u200b\u200f\ufeff\u2028": `\u200b\u200f\ufeff\u2028`,
 		"\U000e0041":               `\udb40\udc41`,
+		"a\u3164b\u115fc\uffa0d":   `a\u3164b\u115fc\uffa0d`,
+		"a\ufe0fb\u034fc":          `a\ufe0fb\u034fc`,
+		"a\U000e0100":              `a\udb40\udd00`,
 		"\x9b2J\xff":               `\ufffd2J\ufffd`,
 		`already \u001b`:           `already \u001b`,
 	} {

@@ -68,4 +68,7 @@ func quote(word string) string {
 	return b.String()
 }
 
-func isHidden(r rune) bool { return !unicode.IsGraphic(r) }
+// isHidden says whether a character shows as nothing. Fillers and selectors of variants are among letters and marks.
+func isHidden(r rune) bool {
+	return !unicode.IsGraphic(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}

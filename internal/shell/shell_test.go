@@ -14,7 +14,7 @@ import (
 var hostile = []string{
 	"x;touch OWNED;: \x1b[8m", "$(touch OWNED)", "`touch OWNED`", "a'; touch OWNED; '", `a"; touch OWNED; "`, "a\ntouch OWNED\n", "a\rb", "&touch OWNED&", "|touch OWNED",
 	"> OWNED", "~", "~root", "*", "?", "[a]", "{a,b}", "$HOME", "${HOME}", "!!", "#", "a #b", `a\`, `\`, `\'`, "'", "''", `"`, "", " ", "=ls", "a=b", "\u202ecod", "\u0085", "\x7f",
-	"\U000e0041", "磁盘", "é b", "--flag", "(", "a\tb", "\x01'\\''\x01; touch OWNED", "%s", "^a", "a\\\nb", "\x9b2J", "\xff", "<(touch OWNED)", "\u00a0", "\u3000x",
+	"\U000e0041", "磁盘", "é b", "--flag", "(", "a\tb", "\x01'\\''\x01; touch OWNED", "%s", "^a", "a\\\nb", "\x9b2J", "\xff", "<(touch OWNED)", "\u00a0", "\u3000x", "a\u3164b", "a\ufe0f",
 }
 
 // shells are those of the machine; each gets every word back as it was. A shell without $'...' gets another word, but runs nothing.
@@ -49,6 +49,7 @@ func TestCommandsAreWritten(t *testing.T) {
 		"kubectl get pod db-0":                               New("kubectl", "get", "pod", "db-0"),
 		"helm install 'a b' \\\n  --set 'x=y z'":             New("helm", "install", "a b").Line("--set", "x=y z"),
 		"kubectl get pod a --output yaml > 'a b.yaml'":       New("kubectl", "get", "pod", "a", "--output", "yaml").To("a b.yaml"),
+		`kubectl get $'a\343\205\244'`:                       New("kubectl", "get", "a\u3164"),
 		`kubectl get $'\033[8m\047\134' '$x'`:                New("kubectl", "get", "\x1b[8m'\\", "$x"),
 		`kubectl patch pv a --patch '{"a":{"b":"it'\''s"}}'`: New("kubectl", "patch", "pv", "a", "--patch", `{"a":{"b":"it's"}}`),
 	} {
