@@ -779,6 +779,23 @@ func TestWhereTheControllerIs(t *testing.T) {
 	}
 }
 
+// A zone label is corrected to the zone that ECS has told. Where it has told none, neither label is taken for the right one.
+func TestZoneLabelsAreCorrectedByECSAlone(t *testing.T) {
+	const label = "kubectl label node n --overwrite "
+	for zone, want := range map[string][]string{
+		"h": {label + topology.ZoneKey + "=h"}, "i": {label + topology.WellKnownZoneKey + "=i"},
+		"j": {label + topology.WellKnownZoneKey + "=j", label + topology.ZoneKey + "=j"}, "": {"kubectl describe node n"},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{topology.WellKnownZoneKey: "h", topology.ZoneKey: "i"}}}
+		if zone != "" {
+			n.Annotations = map[string]string{factsAnnotation: `{"zone":"` + zone + `"}`}
+		}
+		if v := zoneLabelsVerdict(n); !slices.Equal(typed(v), want) || strings.Contains(v.Message, "Correct the one") != (zone == "") {
+			t.Errorf("%q: %s", zone, textOf(v))
+		}
+	}
+}
+
 // A volume of an earlier claim can be had, unless it goes with its disk.
 func TestAVolumeOfAnEarlierClaimCanBeFreed(t *testing.T) {
 	for policy, frees := range map[corev1.PersistentVolumeReclaimPolicy]bool{

@@ -82,20 +82,27 @@ func topologyProblem(c *cluster, node *corev1.Node) topology.Reason {
 	return reason
 }
 
+// zoneLabelsVerdict is the verdict on a node whose zone labels disagree. Which of them is wrong only ECS can tell.
 func zoneLabelsVerdict(node *corev1.Node) Verdict {
 	of := refOf(kindNode, node)
-	wrong, right := topology.WellKnownZoneKey, node.Labels[topology.ZoneKey]
-	if zone := factsOnNode(node).Zone; zone != "" && zone == node.Labels[topology.WellKnownZoneKey] {
-		wrong, right = topology.ZoneKey, zone
-	}
-	return Verdict{
+	verdict := Verdict{
 		State: Waits, Cause: ZoneLabelsDisagree, Actor: ClusterAdmin,
 		Message: fmt.Sprintf("The zone labels of Node %s name different zones, %s and %s, so no volume is made for it.",
 			node.Name, node.Labels[topology.WellKnownZoneKey], node.Labels[topology.ZoneKey]),
 		Evidence: []Evidence{labelOf(of, node, topology.WellKnownZoneKey), labelOf(of, node, topology.ZoneKey)},
-		Next:     []shell.Command{command("label", of, "--overwrite", wrong+"="+right)},
 		Retried:  "scheduler and disk-provisioner, when the labels change",
 	}
+	right := factsOnNode(node).Zone
+	for _, wrong := range []string{topology.WellKnownZoneKey, topology.ZoneKey} {
+		if right != "" && node.Labels[wrong] != right {
+			verdict.Next = append(verdict.Next, command("label", of, "--overwrite", wrong+"="+right))
+		}
+	}
+	if right == "" {
+		verdict.Message += " Correct the one that isn't the zone of the node's instance, which no annotation of the Node tells."
+		verdict.Next = []shell.Command{describe(of)}
+	}
+	return verdict
 }
 
 func labelOf(of Ref, object metav1.Object, label string) Evidence {
