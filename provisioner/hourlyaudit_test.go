@@ -31,7 +31,7 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 	b := newBench(t, nil)
 	r := requestFor(t, 1)
 	b.claims.Recover(r)
-	one, orphan, making := listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-making", "c1", r.Create.Name)
+	one, orphan, making := listed("d-1", "c1", "disk-0f1e"), listed("d-orphan", "c1", "disk-2"), listed("d-making", "c1", r.Create.Name)
 	l := &listing{disks: []*csi.ListVolumesResponse_Entry{one, listed("d-other", "c2", "disk-3"), making}}
 	b.Controller.driver = l
 	a := newHourlyAudit(b.Controller)
