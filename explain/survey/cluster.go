@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,7 +135,7 @@ func (r *reading) all(ctx context.Context, parts []part) error {
 			err := p.read(ctx)
 			switch {
 			case err == nil:
-			case p.kinds != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || errors.Is(err, errNoLease)):
+			case p.kinds != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || errors.Is(err, errNoNamespace)):
 				unread[i] = &audit.Unread{What: p.what, Reason: err.Error(), Kinds: p.kinds}
 			default:
 				cancel(fmt.Errorf("reading %s: %w", p.what, err))
@@ -171,7 +173,8 @@ func (r *reading) readJournal(ctx context.Context) error {
 	return nil
 }
 
-var errNoLease = errors.New("no Lease of disk-provisioner says in which namespace it is; set --topodisk-namespace")
+// errNoNamespace says that it is not known where the journal is.
+var errNoNamespace = errors.New("set --topodisk-namespace")
 
 // journalNamespaces returns where a disk-provisioner has its Lease: of all namespaces or, without the right to list those, of the one where
 // it usually runs.
@@ -191,12 +194,18 @@ func (r *reading) journalNamespaces(ctx context.Context) ([]string, error) {
 	}
 	err := find(metav1.NamespaceAll)
 	if apierrors.IsForbidden(err) && find(metav1.NamespaceSystem) == nil && len(found) > 0 {
-		return found, nil
+		err = nil
 	}
-	if err == nil && len(found) == 0 {
-		err = errNoLease
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("no Lease of disk-provisioner says in which namespace it is; %w", errNoNamespace)
+	case len(found) > 1: // whoever may create Leases in a namespace may write a journal there, too
+		slices.Sort(found)
+		return nil, fmt.Errorf("namespaces %s each have a Lease %s, as disk-provisioner's has; %w", strings.Join(found, ", "), name, errNoNamespace)
 	}
-	return found, err
+	return found, nil
 }
 
 func (r *reading) claims(kinds []audit.Kind) part {

@@ -115,7 +115,8 @@ func TestClusterIsReadInOrder(t *testing.T) {
 	}
 }
 
-// The journal is where disk-provisioner's Lease is, and without a Lease it is not read, rather than empty.
+// The journal is where disk-provisioner's Lease is, and without a Lease it is not read, rather than empty; nor with two, one of which a tenant
+// may have made to have records read that hide disks nobody owns.
 func TestTheJournalIsWhereTheLeaseIs(t *testing.T) {
 	journal := journalOf(t)
 	journal.Namespace = "storage"
@@ -137,7 +138,7 @@ func TestTheJournalIsWhereTheLeaseIs(t *testing.T) {
 		unread   string
 	}{
 		"in its own namespace":   {objects: []runtime.Object{journal, lease("storage", request.ObjectName(driver))}, requests: 2},
-		"of two namespaces":      {objects: []runtime.Object{journal, moved, lease("storage", request.ObjectName(driver)), lease("kube-system", request.ObjectName(driver))}, requests: 4},
+		"of two namespaces":      {objects: []runtime.Object{journal, moved, lease("storage", request.ObjectName(driver)), lease("kube-system", request.ObjectName(driver))}, unread: "namespaces kube-system, storage each have a Lease"},
 		"no Lease":               {objects: []runtime.Object{moved, lease("storage", "another")}, unread: "set --topodisk-namespace"},
 		"no right to all Leases": {objects: []runtime.Object{moved, lease("kube-system", request.ObjectName(driver))}, change: forbidden(""), requests: 2},
 		"no right to any Lease":  {objects: []runtime.Object{moved, lease("kube-system", request.ObjectName(driver))}, change: forbidden("", "kube-system"), unread: "forbidden"},
