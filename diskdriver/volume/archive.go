@@ -26,15 +26,15 @@ const (
 // there is nothing in it, or all of it is in the archive. A call that is repeated
 // finds the archive of the one before. It returns the disk as it was found, without
 // a state if it was not.
-func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	d, err := del.ecs.GetCached(ctx, id)
+func (c *Controller) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	d, err := c.ecs.GetCached(ctx, id)
 	if err != nil {
-		return disk.Disk{}, del.unseen(ctx, id, err)
+		return disk.Disk{}, c.unseen(ctx, id, err)
 	}
-	if err := del.owner.CheckDisk(d); err != nil {
+	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return d, err
 	}
-	spec, wanted := d.Archive(del.clusterID)
+	spec, wanted := d.Archive(c.config.ClusterID)
 	if !wanted {
 		return d, nil
 	}
@@ -44,18 +44,18 @@ func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if sleep.For(ctx, time.Until(d.ReleasedBy())) != nil { // an archive of that moment could pass for one of a later use that ends in it
 		return d, disk.Errorf(disk.Pending, "the archive is made at %s, when the time at which ECS says that the disk was detached last is over", d.ReleasedBy().Format(time.TimeOnly))
 	}
-	shot, err := del.archived(ctx, spec)
+	shot, err := c.archived(ctx, spec)
 	switch {
 	case errors.Is(err, disk.ErrBlank):
 		return d, nil
 	case err != nil:
 		return d, fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
 	}
-	again, err := del.ecs.Get(ctx, id)
+	again, err := c.ecs.Get(ctx, id)
 	if err != nil {
-		return disk.Disk{}, del.unseen(ctx, id, err)
+		return disk.Disk{}, c.unseen(ctx, id, err)
 	}
-	if now, _ := again.Archive(del.clusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
+	if now, _ := again.Archive(c.config.ClusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
 		return d, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
 	}
 	if err := heldBack(again, errInUse); err != nil {
@@ -69,27 +69,27 @@ var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived
 
 // archived makes the archive, or finds it, and waits until ECS says that all of it
 // is copied.
-func (del deleter) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+func (c *Controller) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	what := ofArchive + spec.Marks[disk.ArchiveStateTag] + " "
-	shot, err := del.taker.Take(ctx, what, spec)
+	shot, err := c.taker.Take(ctx, what, spec)
 	if err != nil {
 		return shot, err
 	}
 	patient, cancel := context.WithTimeout(ctx, archiveWait)
 	defer cancel()
-	return del.taker.Await(patient, what, spec.Name, shot, disk.Snapshot.Complete)
+	return c.taker.Await(patient, what, spec.Name, shot, disk.Snapshot.Complete)
 }
 
 // unseen decides about a disk whose tags can't be read: nil if it is gone. One
 // that no read shows may be there all the same, and may want an archive, for the
 // account may lose or get the permission to see it at any moment; only ECS's
 // answer to a change that changes nothing tells that it is gone.
-func (del deleter) unseen(ctx context.Context, id disk.ID, why error) error {
+func (c *Controller) unseen(ctx context.Context, id disk.ID, why error) error {
 	kind := disk.KindOf(why)
 	if kind != disk.NotFound && kind != disk.Denied {
 		return why
 	}
-	err := del.ecs.Untag(ctx, id, []string{disk.NeverSetTag})
+	err := c.ecs.Untag(ctx, id, []string{disk.NeverSetTag})
 	switch {
 	case disk.KindOf(err) == disk.NotFound:
 		return nil

@@ -35,17 +35,10 @@ const (
 	ofClone = "clone "
 )
 
-// temporaries are the snapshots through which disks are copied.
-type temporaries struct {
-	clusterID string
-	owner     disk.Owner
-	snapshots Snapshots
-	taker     Taker
-	disks     Disks
-	named     func(ctx context.Context, name string, proof bool) (disk.Disk, bool, error)
-
+// copies are the volumes that this process was asked for as copies of others, by their names.
+type copies struct {
 	mu   sync.Mutex
-	idle map[string]idle // by the copy's volume
+	idle map[string]idle
 }
 
 // idle is since when this process was not asked for a copy that could be made.
@@ -54,22 +47,20 @@ type idle struct {
 	asked bool // it was before, since the snapshot can be used
 }
 
-// take makes the snapshot that a copy is made from, and waits until it can
+// takeTemporary makes the snapshot that a copy is made from, and waits until it can
 // be.
-func (t *temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
-	t.mu.Lock()
-	t.idle[spec.Name] = idle{since: time.Now(), asked: true}
-	t.mu.Unlock()
-	shot, err := t.taker.Take(ctx, ofClone, spec)
+func (c *Controller) takeTemporary(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+	c.copies.asked(spec.Name)
+	shot, err := c.taker.Take(ctx, ofClone, spec)
 	if err != nil {
 		return shot, err
 	}
-	return t.taker.Await(ctx, ofClone, spec.Name, shot, func(s disk.Snapshot) bool { return s.Usable })
+	return c.taker.Await(ctx, ofClone, spec.Name, shot, func(s disk.Snapshot) bool { return s.Usable })
 }
 
-// release deletes the temporary snapshots of a copy that is there. What stands in
+// releaseTemporary deletes the temporary snapshots of a copy that is there. What stands in
 // the way is not the caller's trouble: the sweep comes again.
-func (t *temporaries) release(ctx context.Context, d disk.Disk) {
+func (c *Controller) releaseTemporary(ctx context.Context, d disk.Disk) {
 	limit := releaseTime
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)/2)
@@ -78,40 +69,40 @@ func (t *temporaries) release(ctx context.Context, d disk.Disk) {
 	defer cancel()
 	var err error
 	if d.State == disk.Creating {
-		d, err = t.disks.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+		d, err = c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 	}
 	var shots []disk.Snapshot
 	if err == nil {
-		marks := disk.Temporary(d.Name, t.clusterID, "").Marks
-		shots, err = t.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: marks})
+		marks := disk.Temporary(d.Name, c.config.ClusterID, "").Marks
+		shots, err = c.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: marks})
 	}
 	if err != nil {
 		klog.ErrorS(err, "The temporary snapshot of a copy is left to the sweep", "volume", d.Name, "disk", d.ID)
 		return
 	}
 	for _, shot := range shots {
-		t.discard(ctx, shot, "the copy is there")
+		c.discardTemporary(ctx, shot, "the copy is there")
 	}
 }
 
-// discard deletes a temporary snapshot.
-func (t *temporaries) discard(ctx context.Context, shot disk.Snapshot, why string) {
-	if err := t.owner.CheckSnapshot(shot); err != nil {
+// discardTemporary deletes a temporary snapshot.
+func (c *Controller) discardTemporary(ctx context.Context, shot disk.Snapshot, why string) {
+	if err := c.config.Owner.CheckSnapshot(shot); err != nil {
 		klog.ErrorS(err, "A temporary snapshot is not deleted", "snapshot", shot.ID, "why", why)
 		return
 	}
-	if err := t.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
+	if err := c.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
 		klog.ErrorS(err, "A temporary snapshot is left to the next sweep", "snapshot", shot.ID, "why", why)
 		return
 	}
 	klog.InfoS("Deleted a temporary snapshot", "snapshot", shot.ID, "disk", shot.Source, "why", why)
 }
 
-// sweep deletes the temporary snapshots that no call needs any more: those whose
-// copy is there, whose copy nobody asks for any more, or that have failed. It leaves
-// alone the volumes that can't be reserved, for a call is working on them.
-func (t *temporaries) sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
-	shots, err := t.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: disk.TemporaryTags(t.clusterID)})
+// Sweep deletes the temporary snapshots that no call needs any more: those whose
+// copy is there, whose copy nobody asks for any more, or that have failed. reserve keeps
+// calls off a volume by its name, until it is released; not ok: one works on it, and it is left alone.
+func (c *Controller) Sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
+	shots, err := c.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: disk.TemporaryTags(c.config.ClusterID)})
 	if err != nil {
 		klog.ErrorS(err, "Looking for temporary snapshots failed")
 		return
@@ -122,36 +113,43 @@ func (t *temporaries) sweep(ctx context.Context, reserve func(name string) (rele
 		if !ok {
 			continue
 		}
-		if why := t.needless(ctx, shot, name); why != "" {
-			t.discard(ctx, shot, why)
+		if why := c.needless(ctx, shot, name); why != "" {
+			c.discardTemporary(ctx, shot, why)
 		}
 		release()
 	}
-	t.forget(shots)
+	c.copies.forget(shots)
+}
+
+// asked notes that this process is asked for a copy.
+func (c *copies) asked(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle[name] = idle{since: time.Now(), asked: true}
 }
 
 // forget drops what is known of volumes that have no temporary snapshot.
-func (t *temporaries) forget(shots []disk.Snapshot) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.idle, func(name string, i idle) bool {
+func (c *copies) forget(shots []disk.Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.idle, func(name string, i idle) bool {
 		return time.Since(i.since) > TemporaryKept && !slices.ContainsFunc(shots, func(s disk.Snapshot) bool { return s.Tags[disk.VolumeNameTag] == name })
 	})
 }
 
 // needless says why a temporary snapshot isn't needed any more; empty if it may
 // be.
-func (t *temporaries) needless(ctx context.Context, shot disk.Snapshot, name string) string {
+func (c *Controller) needless(ctx context.Context, shot disk.Snapshot, name string) string {
 	if shot.State == disk.Failed {
 		return "it has failed"
 	}
-	d, found, err := t.named(ctx, name, false)
+	d, found, err := c.named(ctx, name, false)
 	switch {
 	case err != nil:
 		return ""
 	case found && d.State != disk.Creating:
 		return "the copy is there"
-	case !found && t.isForgotten(shot, name):
+	case !found && c.copies.isForgotten(shot, name):
 		return "nobody asks for the copy any more"
 	}
 	return ""
@@ -160,12 +158,12 @@ func (t *temporaries) needless(ctx context.Context, shot disk.Snapshot, name str
 // isForgotten says whether nobody asks for a copy any more. Whoever waits for the
 // snapshot takes it as soon as it can be used; that another process is asked shows
 // in nothing else.
-func (t *temporaries) isForgotten(shot disk.Snapshot, name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i, known := t.idle[name]
+func (c *copies) isForgotten(shot disk.Snapshot, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, known := c.idle[name]
 	if !known || !shot.Usable {
-		t.idle[name] = idle{since: time.Now()} // who was asked before it could be used need not be who is asked now
+		c.idle[name] = idle{since: time.Now()} // who was asked before it could be used need not be who is asked now
 		return false
 	}
 	return time.Since(i.since) > TemporaryKept && (i.asked || time.Since(shot.Created) > OrphanKept)

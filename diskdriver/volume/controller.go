@@ -33,34 +33,27 @@ func (c Config) area() area { return area{region: c.Region, preferredKey: c.Topo
 
 // Controller answers the calls.
 type Controller struct {
-	config  Config
-	ecs     ECS
-	offers  *offers
-	all     *listing.Disks
-	creator creator
-	deleter deleter
-	changes openChanges
+	config    Config
+	ecs       ECS
+	snapshots Snapshots
+	taker     Taker
+	all       *listing.Disks
+	creations *creation.Table
+	offers    *offers
+	changes   openChanges
+	copies    copies
 }
 
 // NewController returns a Controller of one account that remembers nothing.
 func NewController(config Config, ecs ECS, snapshots Snapshots, taker Taker, all *listing.Disks) *Controller {
-	c := &Controller{config: config, ecs: ecs, offers: newOffers(), all: all, changes: openChanges{byDisk: map[disk.ID]openChange{}}}
-	c.deleter = deleter{clusterID: config.ClusterID, owner: config.Owner, ecs: ecs, snapshots: snapshots, taker: taker}
-	c.creator = creator{config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: c.offers, deleter: c.deleter}
-	c.creator.temporaries = &temporaries{
-		clusterID: config.ClusterID, owner: config.Owner, snapshots: snapshots, taker: taker, disks: ecs, named: c.creator.named, idle: make(map[string]idle),
+	return &Controller{
+		config: config, ecs: ecs, snapshots: snapshots, taker: taker, all: all, creations: creation.NewTable(), offers: newOffers(),
+		changes: openChanges{byDisk: make(map[disk.ID]openChange)}, copies: copies{idle: make(map[string]idle)},
 	}
-	return c
 }
 
 // CheckTopology refuses accessibility requirements that can't be read: Invalid.
 func (c *Controller) CheckTopology(requirement *csi.TopologyRequirement) error {
 	_, err := c.config.area().candidates(requirement, nil)
 	return err
-}
-
-// Sweep deletes the temporary snapshots that no call needs any more. reserve keeps
-// calls off a volume by its name, until it is released; not ok: one works on it.
-func (c *Controller) Sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
-	c.creator.temporaries.sweep(ctx, reserve)
 }

@@ -35,40 +35,29 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err := c.checkCreate(req); err != nil {
 		return nil, err
 	}
-	c.creator.creations.Called(ctx, req.GetName())
+	c.creations.Called(ctx, req.GetName())
 	var made disk.Disk
-	o, err := c.creator.parse(ctx, req)
+	o, err := c.parse(ctx, req)
 	if err == nil {
-		err = c.creator.place(&o, req.GetAccessibilityRequirements())
+		err = c.place(&o, req.GetAccessibilityRequirements())
 	}
 	if err == nil {
-		made, err = c.creator.findOrMake(ctx, o)
+		made, err = c.findOrMake(ctx, o)
 	}
 	if err == nil {
-		made, err = c.creator.finished(ctx, o.spec.Name, made)
+		made, err = c.finished(ctx, o.spec.Name, made)
 	}
 	if err != nil {
-		return nil, c.creator.conclude(ctx, req.GetName(), err)
+		return nil, c.conclude(ctx, req.GetName(), err)
 	}
-	c.creator.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
-	response := c.creator.answer(o, made)
+	c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
+	response := c.answer(o, made)
 	response.Volume.ContentSource = req.GetVolumeContentSource()
 	return response, nil
 }
 
-// creator finds or makes the disks of volumes.
-type creator struct {
-	config      Config
-	ecs         ECS
-	snapshots   Snapshots
-	creations   *creation.Table
-	offers      *offers
-	deleter     deleter
-	temporaries *temporaries
-}
-
 // parse understands what a request asks for.
-func (c *creator) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o order, err error) {
+func (c *Controller) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o order, err error) {
 	if o.class, err = c.parameters(req); err != nil {
 		return o, err
 	}
@@ -87,7 +76,7 @@ func (c *creator) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o or
 }
 
 // place lays out what to try: the class's disk types in the zones allowed.
-func (c *creator) place(o *order, requirement *csi.TopologyRequirement) error {
+func (c *Controller) place(o *order, requirement *csi.TopologyRequirement) error {
 	fits, err := disk.Fits(o.class.Choices, o.sized, o.spec)
 	if err != nil {
 		return err
@@ -107,7 +96,7 @@ func (o order) moreFrom() disk.GiB { return disk.MoreFrom(o.class.Choices, o.siz
 // finished returns a disk when ECS has finished making it: until then it may
 // fail, and ECS takes such a disk away. ECS alone says that it is gone, and then
 // the next call makes another.
-func (c *creator) finished(ctx context.Context, name string, d disk.Disk) (disk.Disk, error) {
+func (c *Controller) finished(ctx context.Context, name string, d disk.Disk) (disk.Disk, error) {
 	if d.State != disk.Creating {
 		return d, nil
 	}
@@ -128,7 +117,7 @@ func (c *creator) finished(ctx context.Context, name string, d disk.Disk) (disk.
 // conclude returns the error of a create as it may be told. One whose code is
 // final waits until it is proven that no disk of the name exists or comes to
 // exist, unless it names the disk that does.
-func (c *creator) conclude(ctx context.Context, name string, refused error) error {
+func (c *Controller) conclude(ctx context.Context, name string, refused error) error {
 	record := c.creations.Of(name, time.Now())
 	if !c.config.IsFinal(ctx, refused) || disk.KindOf(refused) == disk.Mismatch || !record.MayExist() {
 		return refused
@@ -147,7 +136,7 @@ func (c *creator) conclude(ctx context.Context, name string, refused error) erro
 }
 
 // finder is a creation.Maker of the volume's disk that makes none.
-func (c *creator) finder(name string) creation.Maker[disk.Disk] {
+func (c *Controller) finder(name string) creation.Maker[disk.Disk] {
 	return creation.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context, proof bool) (disk.Disk, bool, error) {
 		return c.named(ctx, name, proof)
 	}}
@@ -155,7 +144,7 @@ func (c *creator) finder(name string) creation.Maker[disk.Disk] {
 
 // findOrMake finds the disk of the name or makes it, and sees that it is the one asked for. What an earlier call has left
 // elsewhere goes first. A disk that is returned with an error has the name, and is not the one asked for.
-func (c *creator) findOrMake(ctx context.Context, o order) (disk.Disk, error) {
+func (c *Controller) findOrMake(ctx context.Context, o order) (disk.Disk, error) {
 	for left := disk.ID(""); ; {
 		made, err := c.maker(o).Obtain(ctx)
 		if err != nil {
@@ -171,7 +160,7 @@ func (c *creator) findOrMake(ctx context.Context, o order) (disk.Disk, error) {
 			return disk.Disk{}, disk.Errorf(disk.Pending, "disk %s, which was made for this volume, is another cluster's by its tag %s; the next call makes another", made.ID, disk.OwnerTag)
 		case mismatch == nil:
 			if o.spec.CloneOf != "" {
-				c.temporaries.release(ctx, made)
+				c.releaseTemporary(ctx, made)
 			}
 			return made, nil
 		case made.ID == left: // a read lags behind
@@ -187,13 +176,13 @@ func (c *creator) findOrMake(ctx context.Context, o order) (disk.Disk, error) {
 }
 
 // maker makes the disk of an order by one attempt after the other; that of a copy from a temporary snapshot.
-func (c *creator) maker(o order) creation.Maker[disk.Disk] {
+func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
 	attempts := &attempts{disks: c.ecs, refused: c.offers.refuse, order: o, left: o.plan}
 	maker := c.finder(o.spec.Name)
 	maker.Make = attempts.next
 	if o.spec.CloneOf != "" {
 		maker.Prepare = func(ctx context.Context) error {
-			shot, err := c.temporaries.take(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
+			shot, err := c.takeTemporary(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
 			attempts.order.spec.SnapshotID = string(shot.ID)
 			return err
 		}
@@ -213,14 +202,14 @@ func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
 		return err
 	}
 	_, err := params.ParseChange(req.GetMutableParameters())
-	if err != nil && c.config.Unknown == params.Refuse && !c.creator.creations.Knows(req.GetName()) {
+	if err != nil && c.config.Unknown == params.Refuse && !c.creations.Knows(req.GetName()) {
 		return err
 	}
 	return checkSource(req.GetVolumeContentSource())
 }
 
 // parameters understands the class and holds the capabilities against it.
-func (c *creator) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
+func (c *Controller) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
 	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
 	if err != nil {
 		return class, err
@@ -296,7 +285,7 @@ func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creat
 
 // named returns the one disk that carries the volume's name. Failing to read
 // leaves open whether there is one.
-func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk, bool, error) {
+func (c *Controller) named(ctx context.Context, name string, proof bool) (disk.Disk, bool, error) {
 	disks, err := c.ecs.Named(ctx, name, proof)
 	record := c.creations.Of(name, time.Now())
 	disks = slices.DeleteFunc(disks, func(d disk.Disk) bool { return record.IsDeleted(d.ID) || c.config.Owner.IsOthers(d.Tags) })
@@ -366,7 +355,7 @@ func (o order) matches(d disk.Disk) error {
 }
 
 // answer says where the disk is and what it is.
-func (c *creator) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
+func (c *Controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
 	if o.class.Filesystem != "" {

@@ -35,11 +35,11 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	}
 	id := disk.ID(req.GetVolumeId())
 	if unused.IsOnly(ctx) {
-		if err := c.deleter.checkNeverUsed(ctx, id); err != nil {
+		if err := c.checkNeverUsed(ctx, id); err != nil {
 			return nil, err
 		}
 	}
-	was, err := c.deleter.archive(ctx, id)
+	was, err := c.archive(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +49,12 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 		}
 	}
 	if was.Tags[disk.CloneTag] != "" {
-		c.creator.temporaries.release(ctx, was) // of a create that couldn't: without the copy nothing shows that it was made
+		c.releaseTemporary(ctx, was) // of a create that couldn't: without the copy nothing shows that it was made
 	}
-	if err := c.deleter.remove(ctx, id, was.State == disk.Creating); err != nil {
+	if err := c.remove(ctx, id, was.State == disk.Creating); err != nil {
 		return nil, err
 	}
-	c.creator.creations.Deleted(was.Tags[disk.VolumeNameTag], time.Now(), id)
+	c.creations.Deleted(was.Tags[disk.VolumeNameTag], time.Now(), id)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
@@ -81,21 +81,12 @@ func (c *Controller) checkRegion(ctx context.Context, id disk.ID, a affinity.Aff
 		"which has no such disk; give the driver the region of the disk, or delete the disk there by hand and remove the finalizers of the PersistentVolume", strings.Join(where, ", "), region)}
 }
 
-// deleter deletes disks.
-type deleter struct {
-	clusterID string
-	owner     disk.Owner
-	ecs       ECS
-	snapshots Snapshots
-	taker     Taker
-}
-
 // checkNeverUsed returns disk.ErrUsed unless a read proves that the disk was never used, or it is gone.
-func (d deleter) checkNeverUsed(ctx context.Context, id disk.ID) error {
-	shown, err := d.ecs.Get(ctx, id)
+func (c *Controller) checkNeverUsed(ctx context.Context, id disk.ID) error {
+	shown, err := c.ecs.Get(ctx, id)
 	switch {
 	case err != nil:
-		return d.unseen(ctx, id, err)
+		return c.unseen(ctx, id, err)
 	case !shown.NeverUsed():
 		return &disk.Error{Disk: id, Kind: disk.Blocked, Err: fmt.Errorf("only a disk that was never used is to be deleted: %w", disk.ErrUsed)}
 	}
@@ -105,13 +96,13 @@ func (d deleter) checkNeverUsed(ctx context.Context, id disk.ID) error {
 // remove deletes a disk, again and again while ECS has not finished with it.
 // creating says that a read has just shown it Creating: what refuses a delete
 // then is over by itself, and may be before the next read.
-func (d deleter) remove(ctx context.Context, id disk.ID, creating bool) error {
+func (c *Controller) remove(ctx context.Context, id disk.ID, creating bool) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := d.ecs.Delete(ctx, id)
+		err := c.ecs.Delete(ctx, id)
 		switch disk.KindOf(err) {
 		case disk.InUse:
 			var state disk.State
-			state, err = d.holdsBack(ctx, id, err)
+			state, err = c.holdsBack(ctx, id, err)
 			if state != disk.Creating && (state != disk.Available || !creating) {
 				return err
 			}
@@ -133,8 +124,8 @@ func (d deleter) remove(ctx context.Context, id disk.ID, creating bool) error {
 // holdsBack says what keeps ECS from deleting a disk: an instance that has it,
 // or a change that will be over. It returns the state that a read shows, empty
 // if none does.
-func (d deleter) holdsBack(ctx context.Context, id disk.ID, refused error) (disk.State, error) {
-	shown, err := d.ecs.Get(ctx, id)
+func (c *Controller) holdsBack(ctx context.Context, id disk.ID, refused error) (disk.State, error) {
+	shown, err := c.ecs.Get(ctx, id)
 	switch {
 	case disk.KindOf(err) == disk.NotFound: // ECS has just known it, so the next answer to a delete says more than a read
 		return "", &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("%w, and no read shows it", refused)}

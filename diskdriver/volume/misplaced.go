@@ -18,7 +18,7 @@ import (
 // it, for it was never attached; of one for several instances, where a read
 // doesn't tell, nobody must know the ID. Then nothing is lost with it, while a
 // volume with two disks, or one that can never be made, would be.
-func (c *creator) isMisplaced(o order, d disk.Disk) bool {
+func (c *Controller) isMisplaced(o order, d disk.Disk) bool {
 	record := c.creations.Of(o.spec.Name, time.Now())
 	ours := d.Tags[disk.ClusterTag] == c.config.ClusterID && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
 	unwritten := d.Unwritten() || d.NeverAttached && record.Unheard(d.Created)
@@ -29,10 +29,10 @@ func (c *creator) isMisplaced(o order, d disk.Disk) bool {
 }
 
 // removeMisplaced deletes a misplaced disk, and with it uses up its client token.
-func (c *creator) removeMisplaced(ctx context.Context, o order, d disk.Disk) error {
+func (c *Controller) removeMisplaced(ctx context.Context, o order, d disk.Disk) error {
 	klog.InfoS("Deleting the disk of an earlier call, for the volume has to be elsewhere now and the disk was never attached",
 		"volume", o.spec.Name, "disk", d.ID, "zone", d.Zone, "type", d.Category)
-	if err := c.deleter.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
+	if err := c.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
 		if disk.KindOf(err) == disk.UnknownOutcome {
 			c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.MayGo(time.Now(), d.ID) })
 		}

@@ -39,7 +39,7 @@ func TestOnlyWhatNobodyHasWrittenToIsMisplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{}
-			c := scriptedController(s).creator
+			c := scriptedController(s)
 			c.creations.Begin("disk-1", nil, false, time.Now())
 			req := inZones("b")
 			if strings.HasPrefix(name, "for several nodes, ") {

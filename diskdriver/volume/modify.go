@@ -44,65 +44,59 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	if err := c.changes.await(ctx, id, parameters); err != nil {
 		return nil, err
 	}
-	response, err := modifier{c.ecs, c.config.Owner}.modify(ctx, id, change)
+	response, err := c.modify(ctx, id, change)
 	c.changes.note(id, parameters, err)
 	return response, err
 }
 
 // modify takes the steps that are left, and answers when ECS shows the change.
-func (m modifier) modify(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
+func (c *Controller) modify(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
 	for range mostMoves {
-		steps, err := m.settled(ctx, id, change)
+		steps, err := c.settled(ctx, id, change)
 		if err != nil {
 			return nil, err
 		}
 		if steps.Done() {
 			return &csi.ControllerModifyVolumeResponse{}, nil
 		}
-		busy, err := m.take(ctx, id, steps)
+		busy, err := c.takeSteps(ctx, id, steps)
 		if err != nil {
 			return nil, err
 		}
 		if !busy {
-			return m.changed(ctx, id, change)
+			return c.changed(ctx, id, change)
 		}
 	}
 	return nil, &disk.Error{Disk: id, Kind: disk.Pending, Err: errMoving}
 }
 
-// modifier takes the steps of a change of one disk.
-type modifier struct {
-	ecs   ECS
-	owner disk.Owner
-}
-
 // settled returns what is left to do when no move is under way: one that is
 // would leave the disk otherwise than ECS shows it now.
-func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, error) {
-	steps, busy, err := m.steps(ctx, id, change)
+func (c *Controller) settled(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, error) {
+	steps, busy, err := c.steps(ctx, id, change)
 	doubtful := busy || change.Moves() && steps.Move.None()
 	if err != nil || !doubtful {
 		return steps, err
 	}
-	task, err := m.ecs.RunningMove(ctx, id)
+	task, err := c.ecs.RunningMove(ctx, id)
 	switch {
 	case err != nil:
 		return steps, err
 	case task == "" && !busy: // for an empty list says nothing
-		return steps, m.checkStill(ctx, id)
+		return steps, c.checkStill(ctx, id)
 	case task == "":
 		return steps, &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
 	}
-	if err := m.ecs.AwaitTask(ctx, id, task); err != nil {
+	if err := c.ecs.AwaitTask(ctx, id, task); err != nil {
 		return steps, err
 	}
-	steps, _, err = m.steps(ctx, id, change)
+	steps, _, err = c.steps(ctx, id, change)
 	return steps, err
 }
 
 // checkStill returns nil if ECS says by a call that changes nothing that it isn't moving a disk.
-func (m modifier) checkStill(ctx context.Context, id disk.ID) error {
-	err := m.ecs.TryMove(ctx, id, anyMove)
+func (c *Controller) checkStill(ctx context.Context, id disk.ID) error {
+	err := c.ecs.TryMove(ctx, id, anyMove)
 	switch disk.KindOf(err) {
 	case disk.Pending:
 		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
@@ -114,76 +108,76 @@ func (m modifier) checkStill(ctx context.Context, id disk.ID) error {
 
 // steps returns what is left to do to a disk as ECS shows it, and whether ECS
 // shows that it is being moved.
-func (m modifier) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
-	d, err := m.ecs.Get(ctx, id)
+func (c *Controller) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
+	d, err := c.ecs.Get(ctx, id)
 	if err != nil {
-		return disk.Steps{}, false, confirmMissing(ctx, m.ecs, id, err)
+		return disk.Steps{}, false, confirmMissing(ctx, c.ecs, id, err)
 	}
-	if err := m.owner.CheckDisk(d); err != nil {
+	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return disk.Steps{}, false, err
 	}
 	steps, err := change.Plan(d)
 	return steps, d.State == disk.Modifying, err
 }
 
-// take does what is left to do, the tags last: a change that ECS refuses leaves them as they were. busy: another move was under way, is over now,
+// takeSteps does what is left to do, the tags last: a change that ECS refuses leaves them as they were. busy: another move was under way, is over now,
 // and nothing was done; what is left has to be found out anew.
-func (m modifier) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
+func (c *Controller) takeSteps(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
 	if !steps.Move.None() {
-		err := m.ecs.TryMove(ctx, id, steps.Move)
+		err := c.ecs.TryMove(ctx, id, steps.Move)
 		if disk.KindOf(err) == disk.Pending {
-			return true, m.awaitMove(ctx, id)
+			return true, c.awaitMove(ctx, id)
 		}
 		if err != nil {
 			return false, err
 		}
 	}
 	if steps.StopBurst {
-		if err := m.ecs.Burst(ctx, id, false); err != nil {
+		if err := c.ecs.Burst(ctx, id, false); err != nil {
 			return false, err
 		}
 	}
 	if !steps.Move.None() {
-		if err := m.move(ctx, id, steps.Move); err != nil {
+		if err := c.move(ctx, id, steps.Move); err != nil {
 			return false, err
 		}
 	}
 	if steps.StartBurst {
-		if err := m.ecs.Burst(ctx, id, true); err != nil {
+		if err := c.ecs.Burst(ctx, id, true); err != nil {
 			return false, err
 		}
 	}
-	if err := m.ecs.Untag(ctx, id, steps.Untag); err != nil {
+	if err := c.ecs.Untag(ctx, id, steps.Untag); err != nil {
 		return false, err
 	}
-	return false, m.ecs.Tag(ctx, id, steps.Tag)
+	return false, c.ecs.Tag(ctx, id, steps.Tag)
 }
 
 // move moves a disk and waits until that is over.
-func (m modifier) move(ctx context.Context, id disk.ID, to disk.Move) error {
-	task, err := m.ecs.Move(ctx, id, to)
+func (c *Controller) move(ctx context.Context, id disk.ID, to disk.Move) error {
+	task, err := c.ecs.Move(ctx, id, to)
 	if err != nil || task == "" {
 		return err
 	}
-	return m.ecs.AwaitTask(ctx, id, task)
+	return c.ecs.AwaitTask(ctx, id, task)
 }
 
 // awaitMove waits for a move that an earlier call, perhaps of another process,
 // has started. Pending: something else keeps the disk, or reads lag.
-func (m modifier) awaitMove(ctx context.Context, id disk.ID) error {
-	task, err := m.ecs.RunningMove(ctx, id)
+func (c *Controller) awaitMove(ctx context.Context, id disk.ID) error {
+	task, err := c.ecs.RunningMove(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case task == "":
 		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
 	}
-	return m.ecs.AwaitTask(ctx, id, task)
+	return c.ecs.AwaitTask(ctx, id, task)
 }
 
 // changed answers when ECS shows the change.
-func (m modifier) changed(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
-	steps, _, err := m.steps(ctx, id, change)
+func (c *Controller) changed(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
+	steps, _, err := c.steps(ctx, id, change)
 	switch {
 	case err != nil:
 		return nil, err

@@ -40,7 +40,7 @@ func checkSource(content *csi.VolumeContentSource) error {
 
 // source reads what a volume is to be made from. NotFound: it doesn't exist.
 // Pending: the snapshot can't be used yet.
-func (c *creator) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
+func (c *Controller) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
 	content := req.GetVolumeContentSource()
 	s := source{snapshot: class.SnapshotID, any: class.SnapshotID != ""}
 	switch {
@@ -64,7 +64,7 @@ func (c *creator) source(ctx context.Context, req *csi.CreateVolumeRequest, clas
 }
 
 // readSource holds a source against what ECS shows of it.
-func (c *creator) readSource(ctx context.Context, s *source) error {
+func (c *Controller) readSource(ctx context.Context, s *source) error {
 	switch {
 	case s.volume != "":
 		d, err := c.ecs.Get(ctx, s.volume)
@@ -93,7 +93,7 @@ func (c *creator) readSource(ctx context.Context, s *source) error {
 // afterwards decides what it means that nothing could be made from a source now:
 // nothing if the volume was made from it before, for then the call is a repeated
 // one.
-func (c *creator) afterwards(ctx context.Context, name string, refused error) error {
+func (c *Controller) afterwards(ctx context.Context, name string, refused error) error {
 	if record := c.creations.Of(name, time.Now()); !record.MayExist() {
 		return refused
 	}
@@ -106,7 +106,7 @@ func (c *creator) afterwards(ctx context.Context, name string, refused error) er
 
 // fill has an order's volume be made from what the request names, and be large enough for it. A copy that was made before
 // its source grew is what was asked for, so a repeated call looks for it.
-func (c *creator) fill(ctx context.Context, req *csi.CreateVolumeRequest, o *order) error {
+func (c *Controller) fill(ctx context.Context, req *csi.CreateVolumeRequest, o *order) error {
 	from, err := c.source(ctx, req, o.class)
 	if err != nil {
 		return err
