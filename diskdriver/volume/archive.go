@@ -29,7 +29,7 @@ const (
 func (c *Controller) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	d, err := c.ecs.GetCached(ctx, id)
 	if err != nil {
-		return disk.Disk{}, c.unseen(ctx, id, err)
+		return disk.Disk{}, c.confirmGone(ctx, id, err)
 	}
 	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return d, err
@@ -53,7 +53,7 @@ func (c *Controller) archive(ctx context.Context, id disk.ID) (disk.Disk, error)
 	}
 	again, err := c.ecs.Get(ctx, id)
 	if err != nil {
-		return disk.Disk{}, c.unseen(ctx, id, err)
+		return disk.Disk{}, c.confirmGone(ctx, id, err)
 	}
 	if now, _ := again.Archive(c.config.ClusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
 		return d, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
@@ -78,25 +78,4 @@ func (c *Controller) archived(ctx context.Context, spec disk.SnapshotSpec) (disk
 	patient, cancel := context.WithTimeout(ctx, archiveWait)
 	defer cancel()
 	return c.taker.Await(patient, what, spec.Name, shot, disk.Snapshot.Complete)
-}
-
-// unseen decides about a disk whose tags can't be read: nil if it is gone. One
-// that no read shows may be there all the same, and may want an archive, for the
-// account may lose or get the permission to see it at any moment; only ECS's
-// answer to a change that changes nothing tells that it is gone.
-func (c *Controller) unseen(ctx context.Context, id disk.ID, why error) error {
-	kind := disk.KindOf(why)
-	if kind != disk.NotFound && kind != disk.Denied {
-		return why
-	}
-	err := c.ecs.Untag(ctx, id, []string{disk.NeverSetTag})
-	switch {
-	case disk.KindOf(err) == disk.NotFound:
-		return nil
-	case kind == disk.Denied:
-		return why
-	case err != nil:
-		return err
-	}
-	return disk.Errorf(disk.Pending, "whether the disk is to be archived can't be told, for ECS knows it and doesn't show it: %w", why)
 }

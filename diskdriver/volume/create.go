@@ -104,9 +104,9 @@ func (c *Controller) finished(ctx context.Context, name string, d disk.Disk) (di
 	if disk.KindOf(err) != disk.NotFound {
 		return made, err
 	}
-	switch asked := c.ecs.Untag(ctx, d.ID, []string{disk.NeverSetTag}); {
-	case disk.KindOf(asked) == disk.NotFound:
-		c.creations.Update(name, time.Now(), func(r *creation.Record) { r.Gone() })
+	switch gone, asked := c.isGone(ctx, d.ID); {
+	case gone:
+		c.creations.Update(name, time.Now(), (*creation.Record).Gone)
 		return made, disk.Errorf(disk.Pending, "ECS began to make disk %s and gave it up; the next call makes another", d.ID)
 	case asked != nil:
 		return made, disk.Errorf(disk.Pending, "ECS is making disk %s and doesn't show it, and whether it is gone can't be told: %w", d.ID, asked)

@@ -86,7 +86,7 @@ func (c *Controller) checkNeverUsed(ctx context.Context, id disk.ID) error {
 	shown, err := c.ecs.Get(ctx, id)
 	switch {
 	case err != nil:
-		return c.unseen(ctx, id, err)
+		return c.confirmGone(ctx, id, err)
 	case !shown.NeverUsed():
 		return &disk.Error{Disk: id, Kind: disk.Blocked, Err: fmt.Errorf("only a disk that was never used is to be deleted: %w", disk.ErrUsed)}
 	}

@@ -2,21 +2,11 @@ package volume
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
-
-// confirmMissing returns the error of a read. That reads don't show a disk proves nothing, and NotFound ends what the CO asks for, so ECS is
-// asked by a call that changes nothing.
-func confirmMissing(ctx context.Context, ecs ECS, id disk.ID, err error) error {
-	if disk.KindOf(err) != disk.NotFound || disk.KindOf(ecs.Untag(ctx, id, []string{disk.NeverSetTag})) == disk.NotFound {
-		return err
-	}
-	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is there, and reads don't show it: %w", err)}
-}
 
 // ControllerExpandVolume makes a disk larger, in use or not (CSI spec,
 // ControllerExpandVolume). A disk that is large enough stays as it is. The
@@ -39,7 +29,7 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	}
 	d, err := c.ecs.GetCached(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
-		return nil, confirmMissing(ctx, c.ecs, disk.ID(req.GetVolumeId()), err)
+		return nil, c.confirmMissing(ctx, disk.ID(req.GetVolumeId()), err)
 	}
 	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (c *Controller) checkStill(ctx context.Context, id disk.ID) error {
 func (c *Controller) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
 	d, err := c.ecs.Get(ctx, id)
 	if err != nil {
-		return disk.Steps{}, false, confirmMissing(ctx, c.ecs, id, err)
+		return disk.Steps{}, false, c.confirmMissing(ctx, id, err)
 	}
 	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return disk.Steps{}, false, err

@@ -72,7 +72,7 @@ func (c *Controller) readSource(ctx context.Context, s *source) error {
 			err = c.config.Owner.CheckDisk(d)
 		}
 		s.size = d.Size
-		return confirmMissing(ctx, c.ecs, s.volume, err)
+		return c.confirmMissing(ctx, s.volume, err)
 	case s.snapshot != "":
 		shot, err := c.snapshots.GetSnapshot(ctx, s.snapshot)
 		s.size = shot.Size
