@@ -100,14 +100,9 @@ func (c *account) answer(ctx context.Context, req proto.Message, method string) 
 		proto.Merge(in.(proto.Message), req)
 		return nil
 	}
-	for _, service := range []struct {
-		server  any
-		methods []grpc.MethodDesc
-	}{{c.controller, csi.Controller_ServiceDesc.Methods}, {c.controller.groups, csi.GroupController_ServiceDesc.Methods}} {
-		for _, m := range service.methods {
-			if m.MethodName == method {
-				return m.Handler(service.server, ctx, copied, nil)
-			}
+	for _, m := range slices.Concat(csi.Controller_ServiceDesc.Methods, csi.GroupController_ServiceDesc.Methods) {
+		if m.MethodName == method {
+			return m.Handler(c.controller, ctx, copied, nil)
 		}
 	}
 	return nil, disk.Errorf(disk.Invalid, "secrets: %s takes none", method)

@@ -30,7 +30,7 @@ func TestTheDriverCanAllThatCSIHas(t *testing.T) {
 		if len(can) != 16 {
 			t.Errorf("the controller has %d capabilities, want all sixteen: %v", len(can), can)
 		}
-		groups, err := s.driver.controller.groups.GroupControllerGetCapabilities(t.Context(), nil)
+		groups, err := s.driver.controller.GroupControllerGetCapabilities(t.Context(), nil)
 		s.must(err)
 		can = nil
 		for _, c := range groups.GetCapabilities() {

@@ -12,14 +12,13 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
-// controller answers the CSI Controller service for one account: each part of it
+// controller answers the CSI Controller and GroupController services for one account: each part of it
 // has a package of its own.
 type controller struct {
 	unimplemented
 	*volumeController
 	*snapshotController
 	*healthController
-	groups *snapshot.GroupController
 
 	config      Config
 	ecs         ECS
@@ -36,6 +35,7 @@ type (
 // unimplemented answers the calls that nothing else does.
 type unimplemented struct {
 	csi.UnimplementedControllerServer
+	csi.UnimplementedGroupControllerServer
 }
 
 // newController returns a controller of an account that remembers nothing. Disks
@@ -45,22 +45,19 @@ func newController(config Config, ecs ECS, attachments *attachment.Table) *contr
 	states := health.NewStates()
 	all := listing.NewDisks(ecs, states.SawAll)
 	owner := config.owner()
-	taker := snapshot.NewTaker(ecs, owner, config.ExtraTags)
-	volumes := volume.NewController(volume.Config{
-		Owner: owner, AllowSnapshotParameter: config.AllowSnapshotParameter,
-		Region: config.Region, ClusterID: config.ClusterID, TopologyKey: config.TopologyKey, Unknown: config.Unknown, ExtraTags: config.ExtraTags,
-		Allowed: config.Allowed,
+	volumeConfig := volume.Config{
+		Owner: owner, AllowSnapshotParameter: config.AllowSnapshotParameter, TopologyKey: config.TopologyKey, Unknown: config.Unknown,
+		ExtraTags: config.ExtraTags, Allowed: config.Allowed,
 		IsFinal: func(ctx context.Context, err error) bool { return isFinal(codeOf(ctx, err)) },
-	}, ecs, ecs, taker, all)
-	snapshots := snapshot.Config{
-		Owner: owner, Region: config.Region, ClusterID: config.ClusterID, Unknown: config.Unknown, ExtraTags: config.ExtraTags,
-		CheckTopology: volumes.CheckTopology,
 	}
+	snapshots := snapshot.NewController(snapshot.Config{
+		Owner: owner, Unknown: config.Unknown, ExtraTags: config.ExtraTags, CheckTopology: volumeConfig.CheckTopology,
+	}, ecs)
+	volumes := volume.NewController(volumeConfig, ecs, snapshots, all)
 	return &controller{
 		volumeController:   volumes,
-		snapshotController: snapshot.NewController(snapshots, ecs, taker),
+		snapshotController: snapshots,
 		healthController:   health.NewController(ecs, all, states, volumes.ZoneOffers),
-		groups:             snapshot.NewGroupController(snapshots, ecs),
 		config:             config,
 		ecs:                ecs,
 		attachments:        attachments,

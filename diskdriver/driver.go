@@ -205,7 +205,7 @@ func (d *Driver) register(s grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(s, d.identity)
 	if d.controller != nil {
 		csi.RegisterControllerServer(s, d.controller)
-		csi.RegisterGroupControllerServer(s, d.controller.groups)
+		csi.RegisterGroupControllerServer(s, d.controller)
 	}
 	if d.node != nil {
 		csi.RegisterNodeServer(s, d.node)

@@ -23,7 +23,7 @@ import (
 
 // slow deletes for as long as it is told, or until it is released, or panics.
 type slow struct {
-	volume.Disks
+	volume.ECS
 	takes    time.Duration
 	released chan struct{}
 	panics   bool
@@ -52,11 +52,11 @@ func (s *slow) Delete(ctx context.Context, id disk.ID) error {
 // others are the roles of ECS that a test doesn't play.
 type others struct{ ECS }
 
-func newDriver(t *testing.T, disks volume.Disks, c Cloud) (*Driver, *prometheus.Registry) {
+func newDriver(t *testing.T, disks volume.ECS, c Cloud) (*Driver, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster, Registerer: registry}, struct {
-		volume.Disks
+		volume.ECS
 		Cloud
 		others
 	}{disks, c, others{}})

@@ -164,7 +164,7 @@ func TestAConnectionIsTrustedNoLongerThanItLasts(t *testing.T) {
 
 // forgetful panics after ECS has made the disk, the first time, and in every list.
 type forgetful struct {
-	volume.Disks
+	volume.ECS
 	made []disk.Token
 }
 

@@ -2,14 +2,12 @@ package diskdriver
 
 import (
 	"fmt"
-	"iter"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
 )
 
 // doSnapshots runs the commands of stories that are about snapshots, groups of
@@ -74,19 +72,6 @@ func (s *story) givenSnapshots(name string, d time.Duration) bool {
 	}
 	*fields[name] = d
 	return true
-}
-
-// everyOf goes through the methods of some servers.
-func everyOf(methods map[any][]grpc.MethodDesc) iter.Seq2[any, grpc.MethodDesc] {
-	return func(yield func(any, grpc.MethodDesc) bool) {
-		for server, list := range methods {
-			for _, m := range list {
-				if !yield(server, m) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // parametersOf reads key=value words, but for the timeout.

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -470,10 +469,9 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 
 // invoke sends a request through all interceptors, as the gRPC server does.
 func invoke(ctx context.Context, d *Driver, method string, req proto.Message) (any, error) {
-	methods := map[any][]grpc.MethodDesc{d.controller: csi.Controller_ServiceDesc.Methods, d.controller.groups: csi.GroupController_ServiceDesc.Methods}
-	for server, m := range everyOf(methods) {
+	for _, m := range slices.Concat(csi.Controller_ServiceDesc.Methods, csi.GroupController_ServiceDesc.Methods) {
 		if m.MethodName == method {
-			return m.Handler(server, ctx, func(in any) error {
+			return m.Handler(d.controller, ctx, func(in any) error {
 				proto.Merge(in.(proto.Message), req)
 				return nil
 			}, through(d))

@@ -10,11 +10,7 @@ import (
 type ECS interface {
 	Snapshots
 	Groups
-	Disks
-}
 
-// Disks reads the disks that snapshots are taken of.
-type Disks interface {
 	// GetCached returns a disk as it has just been read, if nothing was asked of it
 	// since, or reads it; NotFound if it is absent.
 	GetCached(ctx context.Context, id disk.ID) (disk.Disk, error)

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,28 +14,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
-// GroupController answers the CSI GroupController service. ECS takes the
-// snapshots of a group at the same moment.
-type GroupController struct {
-	csi.UnimplementedGroupControllerServer
-	config  Config
-	ecs     groupECS
-	records *creation.Table
-}
-
-type groupECS interface {
-	Groups
-	GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error)
-	Disks
-}
-
-// NewGroupController returns a GroupController.
-func NewGroupController(config Config, ecs groupECS) *GroupController {
-	return &GroupController{config: config, ecs: ecs, records: creation.NewTable()}
-}
-
 // GroupControllerGetCapabilities names what the group controller can do.
-func (g *GroupController) GroupControllerGetCapabilities(context.Context,
+func (c *Controller) GroupControllerGetCapabilities(context.Context,
 	*csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
 	return &csi.GroupControllerGetCapabilitiesResponse{Capabilities: []*csi.GroupControllerServiceCapability{{
 		Type: &csi.GroupControllerServiceCapability_Rpc{Rpc: &csi.GroupControllerServiceCapability_RPC{
@@ -48,7 +27,7 @@ func (g *GroupController) GroupControllerGetCapabilities(context.Context,
 // CreateVolumeGroupSnapshot makes the group of a name, or answers with the one
 // that was made before, as soon as all its members are taken (CSI spec,
 // CreateVolumeGroupSnapshot).
-func (g *GroupController) CreateVolumeGroupSnapshot(ctx context.Context,
+func (c *Controller) CreateVolumeGroupSnapshot(ctx context.Context,
 	req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return nil, err
@@ -57,19 +36,19 @@ func (g *GroupController) CreateVolumeGroupSnapshot(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	class, err := params.ParseGroupClass(req.GetParameters(), g.config.Unknown)
+	class, err := params.ParseGroupClass(req.GetParameters(), c.config.Unknown)
 	if err != nil {
 		return nil, err
 	}
 	warnOf(class.Warnings, "group", req.GetName())
-	if err := disk.CheckRoom("snapshotTags", class.Tags, g.config.ExtraTags); err != nil {
+	if err := disk.CheckRoom("snapshotTags", class.Tags, c.config.ExtraTags); err != nil {
 		return nil, err
 	}
-	group, err := g.takeGroup(ctx, class.Group(req.GetName(), g.config.ClusterID, sources))
+	group, err := c.takeGroup(ctx, class.Group(req.GetName(), c.config.Owner.Cluster, sources))
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: g.group(group)}, nil
+	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: c.group(group)}, nil
 }
 
 // sourcesOf returns the volumes of a group, sorted: their order means nothing.
@@ -90,57 +69,57 @@ func sourcesOf(ids []string) ([]disk.ID, error) {
 
 // takeGroup makes a group, or finds the one that was made before, and waits until
 // its members are taken.
-func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
-	const ofGroup = "group " // tells its Record from that of a snapshot of the same name
+func (c *Controller) takeGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
+	const ofGroup = "group " // tells its client tokens from those of a snapshot of the same name
 	name := ofGroup + spec.Name
-	spec.Tags = spec.Tags.And(g.config.ExtraTags)
+	spec.Tags = spec.Tags.And(c.config.ExtraTags)
 	return taking[disk.Group, disk.GroupID]{
-		records: g.records, name: name,
+		records: c.groupRecords, name: name,
 		id: func(group disk.Group) disk.GroupID { return group.ID },
 		create: func(ctx context.Context, token disk.Token) (disk.GroupID, error) {
-			if err := checkSources(ctx, g.ecs, g.config.Owner, spec.Sources...); err != nil {
+			if err := c.checkSources(ctx, spec.Sources...); err != nil {
 				return "", err
 			}
-			return g.ecs.CreateGroup(ctx, spec, token)
+			return c.ecs.CreateGroup(ctx, spec, token)
 		},
 		find: func(ctx context.Context) ([]disk.Group, error) {
-			groups, err := g.ecs.FindGroups(ctx, spec.Marks)
-			return slices.DeleteFunc(groups, func(group disk.Group) bool { return g.config.Owner.IsOthers(group.Tags) }), err
+			groups, err := c.ecs.FindGroups(ctx, spec.Marks)
+			return slices.DeleteFunc(groups, func(group disk.Group) bool { return c.config.Owner.IsOthers(group.Tags) }), err
 		},
 		matches: spec.Matches, whole: func(group disk.Group) bool { return group.Taken() && group.State != disk.Failed },
 		await: func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-			group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
+			group, err := c.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
 				return group.Taken() || group.State == disk.Failed, nil
 			})
 			if group.State == disk.Failed {
-				return group, g.failedGroup(ctx, name, group)
+				return group, c.failedGroup(ctx, name, group)
 			}
 			return group, notRead(err)
 		},
-		checkGone: func(ctx context.Context, _ disk.GroupID) error { return g.ecs.CheckGroups(ctx) },
+		checkGone: func(ctx context.Context, _ disk.GroupID) error { return c.ecs.CheckGroups(ctx) },
 	}.take(ctx)
 }
 
 // failedGroup is the error of a group that has failed. If nobody knows its ID, as
 // before all of it was taken, it goes now (CSI spec, CreateVolumeGroupSnapshot: the
 // plugin cleans up).
-func (g *GroupController) failedGroup(ctx context.Context, name string, group disk.Group) error {
-	if group.Taken() && mayBeKnown(g.records, name, group.Moment()) {
+func (c *Controller) failedGroup(ctx context.Context, name string, group disk.Group) error {
+	if group.Taken() && mayBeKnown(c.groupRecords, name, group.Moment()) {
 		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", group.ID)
 	}
-	if err := g.ecs.DeleteGroup(ctx, group.ID); err != nil {
-		return notDeleted(fmt.Sprintf("snapshot group %s has failed", group.ID), err)
+	if err := c.ecs.DeleteGroup(ctx, group.ID); err != nil {
+		return disk.Errorf(disk.Pending, "snapshot group %s has failed, and deleting it failed too: %w", group.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot group that has failed", "group", group.ID)
-	g.records.Update(name, time.Now(), (*creation.Record).Gone)
+	c.groupRecords.Update(name, time.Now(), (*creation.Record).Gone)
 	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; it is deleted, and the next call makes another", group.ID)
 }
 
 // group is what is told of a group.
-func (g *GroupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
+func (c *Controller) group(group disk.Group) *csi.VolumeGroupSnapshot {
 	answer := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(group.ID), CreationTime: timestamppb.New(group.Moment()), ReadyToUse: true}
 	for _, shot := range group.Members {
-		answer.Snapshots = append(answer.Snapshots, g.config.snapshot(shot))
+		answer.Snapshots = append(answer.Snapshots, c.config.snapshot(shot))
 		answer.ReadyToUse = answer.ReadyToUse && shot.Usable
 	}
 	return answer
@@ -149,28 +128,28 @@ func (g *GroupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
 // DeleteVolumeGroupSnapshot deletes a group with its members, in whatever state
 // it is; one that doesn't exist is deleted (CSI spec,
 // DeleteVolumeGroupSnapshot). Nothing goes that the caller doesn't name.
-func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
+func (c *Controller) DeleteVolumeGroupSnapshot(ctx context.Context,
 	req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
 	id := disk.GroupID(req.GetGroupSnapshotId())
 	if id == "" {
 		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
 	}
-	group, err := g.ecs.GetGroup(ctx, id)
+	group, err := c.ecs.GetGroup(ctx, id)
 	switch {
 	case disk.KindOf(err) == disk.NotFound: // which proves nothing: a group that is there may be another cluster's
-		if err = g.ecs.AskGroupGone(ctx, id); err == nil {
+		if err = c.ecs.AskGroupGone(ctx, id); err == nil {
 			return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 		}
 		if disk.KindOf(err) == disk.Denied {
-			err = g.checkMembers(ctx, id, req.GetSnapshotIds())
+			err = c.checkMembers(ctx, id, req.GetSnapshotIds())
 		}
 	case err == nil:
-		if err = g.config.Owner.CheckGroup(group); err == nil {
+		if err = c.config.Owner.CheckGroup(group); err == nil {
 			err = namesAll(group, req.GetSnapshotIds())
 		}
 	}
 	if err == nil {
-		err = g.ecs.DeleteGroup(ctx, id)
+		err = c.ecs.DeleteGroup(ctx, id)
 	}
 	if err != nil {
 		return nil, err
@@ -180,18 +159,18 @@ func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
 
 // checkMembers checks the members that a request names of a group that no read shows, where the credentials may not ask whether it is there:
 // RAM has no condition for the deletion of a group. Denied: one is another's, or the request names none.
-func (g *GroupController) checkMembers(ctx context.Context, id disk.GroupID, ids []string) error {
+func (c *Controller) checkMembers(ctx context.Context, id disk.GroupID, ids []string) error {
 	if len(ids) == 0 {
 		return disk.Errorf(disk.Denied, "group_snapshot_id: ECS doesn't show %s, and whether it is gone can't be told: allow ecs:UntagResources for snapshotgroup/*", id)
 	}
 	for _, member := range ids {
-		shot, err := g.ecs.GetSnapshot(ctx, disk.SnapshotID(member))
+		shot, err := c.ecs.GetSnapshot(ctx, disk.SnapshotID(member))
 		switch {
 		case disk.KindOf(err) == disk.NotFound:
 		case err != nil:
 			return err
 		default:
-			if err := g.config.Owner.CheckSnapshot(shot); err != nil {
+			if err := c.config.Owner.CheckSnapshot(shot); err != nil {
 				return err
 			}
 		}
@@ -213,12 +192,12 @@ func namesAll(group disk.Group, ids []string) error {
 
 // GetVolumeGroupSnapshot says what a group is (CSI spec,
 // GetVolumeGroupSnapshot); NotFound if there is none.
-func (g *GroupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
+func (c *Controller) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
 	id := disk.GroupID(req.GetGroupSnapshotId())
 	if id == "" {
 		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
 	}
-	group, err := g.ecs.GetGroup(ctx, id)
+	group, err := c.ecs.GetGroup(ctx, id)
 	if err == nil {
 		err = namesAll(group, req.GetSnapshotIds())
 	}
@@ -233,7 +212,7 @@ func (g *GroupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.G
 	case !group.Taken():
 		return nil, disk.Errorf(disk.Pending, "snapshot group %s: not all of it is taken yet", id)
 	}
-	return &csi.GetVolumeGroupSnapshotResponse{GroupSnapshot: g.group(group)}, nil
+	return &csi.GetVolumeGroupSnapshotResponse{GroupSnapshot: c.group(group)}, nil
 }
 
 // hasAll refuses a list of snapshots that names one which is no member.

@@ -18,7 +18,7 @@ import (
 
 // pages is an ECS that has snapshots, the newest first, in pages of at least ten.
 type pages struct {
-	Snapshots
+	ECS
 	numbers []int // of the snapshots that there are, ascending
 	uncut   map[int]bool
 	calls   int
@@ -70,7 +70,7 @@ func TestSnapshotsThatAreThereThroughoutAreListedOnce(t *testing.T) {
 				stays[n] = true
 			}
 		}
-		c := NewController(Config{}, ecs, nil)
+		c := NewController(Config{}, ecs)
 		most := int32(leastOfPage + random.IntN(25))
 		seen := map[string]int{}
 		for token, added := "", 2000; ; added++ {
@@ -115,7 +115,7 @@ func TestAPageOfSnapshotsCostsNoMoreThanItself(t *testing.T) {
 	for n := range 1000 {
 		ecs.numbers = append(ecs.numbers, n)
 	}
-	c := NewController(Config{}, ecs, nil)
+	c := NewController(Config{}, ecs)
 	for most, want := range map[int32]int{50: 20, 100: 10, 105: 10, 250: 12, 0: 10, 3: 400, 1: 1010} {
 		ecs.calls = 0
 		listed := map[string]bool{}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
@@ -16,25 +17,25 @@ import (
 
 // Config says what snapshots of a cluster have in common.
 type Config struct {
-	Owner     disk.Owner // decides which snapshots are deleted, and of which disks they are taken
-	Region    string
-	ClusterID string
+	Owner     disk.Owner     // decides which snapshots are deleted, and of which disks they are taken
 	Unknown   params.Unknown // what to do with an unknown parameter of a class
 	ExtraTags disk.Tags      // of every snapshot, unless its class says otherwise of a key
 	// CheckTopology refuses accessibility requirements that can't be read.
 	CheckTopology func(*csi.TopologyRequirement) error
 }
 
-// Controller answers the calls of the CSI Controller service about snapshots.
+// Controller answers the calls of the CSI Controller service about snapshots, and those of the GroupController service. ECS takes the
+// snapshots of a group at the same moment.
 type Controller struct {
-	config Config
-	ecs    Snapshots
-	taker  *Taker
+	config       Config
+	ecs          ECS
+	records      *creation.Table // of snapshots, by their purpose and name
+	groupRecords *creation.Table // of groups, by their names
 }
 
-// NewController returns a Controller whose snapshots are taken by the taker.
-func NewController(config Config, ecs Snapshots, taker *Taker) *Controller {
-	return &Controller{config: config, ecs: ecs, taker: taker}
+// NewController returns a Controller of one account that remembers nothing.
+func NewController(config Config, ecs ECS) *Controller {
+	return &Controller{config: config, ecs: ecs, records: creation.NewTable(), groupRecords: creation.NewTable()}
 }
 
 // CreateSnapshot makes the snapshot of a name, or answers with the one that was
@@ -59,7 +60,7 @@ func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if err := c.config.CheckTopology(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
-	shot, err := c.taker.Take(ctx, forCSI, class.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
+	shot, err := c.Take(ctx, forCSI, class.Snapshot(req.GetName(), c.config.Owner.Cluster, disk.ID(req.GetSourceVolumeId())))
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (c Config) snapshot(s disk.Snapshot) *csi.Snapshot {
 		CreationTime:       timestamppb.New(s.Created),
 		ReadyToUse:         s.Usable,
 		GroupSnapshotId:    string(s.Group),
-		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.RegionKey: c.Region}}},
+		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.RegionKey: c.Owner.Region}}},
 	}
 }
 

@@ -122,11 +122,6 @@ func lostSight(err error) error {
 	return err
 }
 
-// notDeleted is the error of what has failed, and nobody else can delete.
-func notDeleted(what string, err error) error {
-	return disk.Errorf(disk.Pending, "%s, and deleting it failed too: %w", what, err)
-}
-
 // mayBeKnown says whether somebody may know the ID of what was taken at a time.
 func mayBeKnown(records *creation.Table, name string, taken time.Time) bool {
 	record := records.Of(name, time.Now())

@@ -34,7 +34,7 @@ func (c *Controller) archive(ctx context.Context, id disk.ID) (disk.Disk, error)
 	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return d, err
 	}
-	spec, wanted := d.Archive(c.config.ClusterID)
+	spec, wanted := d.Archive(c.config.Owner.Cluster)
 	if !wanted {
 		return d, nil
 	}
@@ -55,7 +55,7 @@ func (c *Controller) archive(ctx context.Context, id disk.ID) (disk.Disk, error)
 	if err != nil {
 		return disk.Disk{}, c.confirmGone(ctx, id, err)
 	}
-	if now, _ := again.Archive(c.config.ClusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
+	if now, _ := again.Archive(c.config.Owner.Cluster); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
 		return d, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
 	}
 	if err := heldBack(again, errInUse); err != nil {
@@ -71,11 +71,11 @@ var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived
 // is copied.
 func (c *Controller) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	what := ofArchive + spec.Marks[disk.ArchiveStateTag] + " "
-	shot, err := c.taker.Take(ctx, what, spec)
+	shot, err := c.snapshots.Take(ctx, what, spec)
 	if err != nil {
 		return shot, err
 	}
 	patient, cancel := context.WithTimeout(ctx, archiveWait)
 	defer cancel()
-	return c.taker.Await(patient, what, spec.Name, shot, disk.Snapshot.Complete)
+	return c.snapshots.Await(patient, what, spec.Name, shot, disk.Snapshot.Complete)
 }

@@ -51,11 +51,11 @@ type idle struct {
 // be.
 func (c *Controller) takeTemporary(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	c.copies.asked(spec.Name)
-	shot, err := c.taker.Take(ctx, ofClone, spec)
+	shot, err := c.snapshots.Take(ctx, ofClone, spec)
 	if err != nil {
 		return shot, err
 	}
-	return c.taker.Await(ctx, ofClone, spec.Name, shot, func(s disk.Snapshot) bool { return s.Usable })
+	return c.snapshots.Await(ctx, ofClone, spec.Name, shot, func(s disk.Snapshot) bool { return s.Usable })
 }
 
 // releaseTemporary deletes the temporary snapshots of a copy that is there. What stands in
@@ -73,8 +73,8 @@ func (c *Controller) releaseTemporary(ctx context.Context, d disk.Disk) {
 	}
 	var shots []disk.Snapshot
 	if err == nil {
-		marks := disk.Temporary(d.Name, c.config.ClusterID, "").Marks
-		shots, err = c.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: marks})
+		marks := disk.Temporary(d.Name, c.config.Owner.Cluster, "").Marks
+		shots, err = c.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: marks})
 	}
 	if err != nil {
 		klog.ErrorS(err, "The temporary snapshot of a copy is left to the sweep", "volume", d.Name, "disk", d.ID)
@@ -91,7 +91,7 @@ func (c *Controller) discardTemporary(ctx context.Context, shot disk.Snapshot, w
 		klog.ErrorS(err, "A temporary snapshot is not deleted", "snapshot", shot.ID, "why", why)
 		return
 	}
-	if err := c.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
+	if err := c.ecs.DeleteSnapshot(ctx, shot.ID); err != nil {
 		klog.ErrorS(err, "A temporary snapshot is left to the next sweep", "snapshot", shot.ID, "why", why)
 		return
 	}
@@ -102,7 +102,7 @@ func (c *Controller) discardTemporary(ctx context.Context, shot disk.Snapshot, w
 // copy is there, whose copy nobody asks for any more, or that have failed. reserve keeps
 // calls off a volume by its name, until it is released; not ok: one works on it, and it is left alone.
 func (c *Controller) Sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
-	shots, err := c.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: disk.TemporaryTags(c.config.ClusterID)})
+	shots, err := c.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: disk.TemporaryTags(c.config.Owner.Cluster)})
 	if err != nil {
 		klog.ErrorS(err, "Looking for temporary snapshots failed")
 		return

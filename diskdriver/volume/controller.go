@@ -11,12 +11,11 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/listing"
 	"github.com/topodisk/topodisk/diskdriver/params"
+	"github.com/topodisk/topodisk/diskdriver/snapshot"
 )
 
 // Config says what the volumes of a cluster have in common.
 type Config struct {
-	Region      string
-	ClusterID   string
 	Owner       disk.Owner     // decides which disks are changed and deleted, and which snapshots restored
 	TopologyKey string         // under which a PersistentVolume names its zone, if the requirement has it
 	Unknown     params.Unknown // what to do with an unknown parameter of a class
@@ -29,14 +28,19 @@ type Config struct {
 }
 
 // area is where volumes are made.
-func (c Config) area() area { return area{region: c.Region, preferredKey: c.TopologyKey} }
+func (c Config) area() area { return area{region: c.Owner.Region, preferredKey: c.TopologyKey} }
+
+// CheckTopology refuses accessibility requirements that can't be read: Invalid.
+func (c Config) CheckTopology(requirement *csi.TopologyRequirement) error {
+	_, err := c.area().candidates(requirement, nil)
+	return err
+}
 
 // Controller answers the calls.
 type Controller struct {
 	config    Config
 	ecs       ECS
-	snapshots Snapshots
-	taker     Taker
+	snapshots *snapshot.Controller // takes the snapshots that copies and archives need
 	all       *listing.Disks
 	creations *creation.Table
 	offers    *offers
@@ -45,15 +49,9 @@ type Controller struct {
 }
 
 // NewController returns a Controller of one account that remembers nothing.
-func NewController(config Config, ecs ECS, snapshots Snapshots, taker Taker, all *listing.Disks) *Controller {
+func NewController(config Config, ecs ECS, snapshots *snapshot.Controller, all *listing.Disks) *Controller {
 	return &Controller{
-		config: config, ecs: ecs, snapshots: snapshots, taker: taker, all: all, creations: creation.NewTable(), offers: newOffers(),
+		config: config, ecs: ecs, snapshots: snapshots, all: all, creations: creation.NewTable(), offers: newOffers(),
 		changes: openChanges{byDisk: make(map[disk.ID]openChange)}, copies: copies{idle: make(map[string]idle)},
 	}
-}
-
-// CheckTopology refuses accessibility requirements that can't be read: Invalid.
-func (c *Controller) CheckTopology(requirement *csi.TopologyRequirement) error {
-	_, err := c.config.area().candidates(requirement, nil)
-	return err
 }

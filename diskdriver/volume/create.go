@@ -64,7 +64,7 @@ func (c *Controller) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o
 	if o.want, err = size(req, o.class); err != nil {
 		return o, err
 	}
-	o.spec = o.class.Spec(req.GetName(), c.config.ClusterID)
+	o.spec = o.class.Spec(req.GetName(), c.config.Owner.Cluster)
 	o.spec.Tags = o.spec.Tags.And(c.config.ExtraTags)
 	if err := c.fill(ctx, req, &o); err != nil {
 		return o, err
@@ -182,7 +182,7 @@ func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
 	maker.Make = attempts.next
 	if o.spec.CloneOf != "" {
 		maker.Prepare = func(ctx context.Context) error {
-			shot, err := c.takeTemporary(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
+			shot, err := c.takeTemporary(ctx, disk.Temporary(o.spec.Name, c.config.Owner.Cluster, o.spec.CloneOf))
 			attempts.order.spec.SnapshotID = string(shot.ID)
 			return err
 		}
@@ -217,8 +217,8 @@ func (c *Controller) parameters(req *csi.CreateVolumeRequest) (params.Class, err
 	for _, warning := range class.Warnings {
 		klog.InfoS("A parameter does nothing", "volume", req.GetName(), "warning", warning)
 	}
-	if class.Region != "" && class.Region != c.config.Region {
-		return class, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", class.Region, c.config.Region)
+	if class.Region != "" && class.Region != c.config.Owner.Region {
+		return class, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", class.Region, c.config.Owner.Region)
 	}
 	if class.SnapshotID != "" && !c.config.AllowSnapshotParameter {
 		return class, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed: a class names a snapshot only with --allow-snapshot-parameter; a claim can have a VolumeSnapshot as its dataSource",

@@ -21,7 +21,7 @@ import (
 // scripted answers creates one after the other from a list, and reads by name
 // with what there is. It serves tables of cases that ECS can't be brought to.
 type scripted struct {
-	Disks
+	others
 	answers []error
 	made    disk.Disk
 	named   []disk.Disk
@@ -43,28 +43,22 @@ func (s *scripted) Named(context.Context, string, bool) ([]disk.Disk, error) {
 
 const cluster = "c1"
 
-// noSnapshots is an ECS without any.
-type noSnapshots struct{ Snapshots }
-
 // others are the calls that a test doesn't make.
 type others struct{ ECS }
 
 func newTestController(ecs ECS) *Controller {
-	config := Config{Region: "cn-hangzhou", ClusterID: cluster, Owner: disk.Owner{Cluster: cluster}, TopologyKey: topology.WellKnownZoneKey, Unknown: params.Refuse, IsFinal: func(_ context.Context, err error) bool {
+	config := Config{Owner: disk.Owner{Region: "cn-hangzhou", Cluster: cluster}, TopologyKey: topology.WellKnownZoneKey, Unknown: params.Refuse, IsFinal: func(_ context.Context, err error) bool {
 		switch disk.KindOf(err) {
 		case disk.Pending, disk.Throttled, disk.Unreachable, disk.UnknownOutcome:
 			return false
 		}
 		return true
 	}}
-	return NewController(config, ecs, noSnapshots{}, nil, listing.NewDisks(ecs, func([]disk.Disk, time.Time) {}))
+	return NewController(config, ecs, nil, listing.NewDisks(ecs, func([]disk.Disk, time.Time) {}))
 }
 
 func scriptedController(s *scripted) *Controller {
-	return newTestController(struct {
-		Disks
-		others
-	}{s, others{}})
+	return newTestController(s)
 }
 
 // firstCall is the context of a caller that can prove that there is no disk.

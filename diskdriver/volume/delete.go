@@ -61,7 +61,7 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 // checkRegion has an error for a disk that the driver's region doesn't have and whose PersistentVolume is in another one: it may be there. A
 // zone is of the region if it is named after it, as ECS's are, or ECS has something to offer in it.
 func (c *Controller) checkRegion(ctx context.Context, id disk.ID, a affinity.Affinity) error {
-	region, where := c.config.Region, a.Regions
+	region, where := c.config.Owner.Region, a.Regions
 	if len(where) == 0 {
 		where = a.Zones
 	}

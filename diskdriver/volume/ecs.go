@@ -4,19 +4,13 @@ import (
 	"context"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/snapshot"
 )
 
-// ECS is all that volumes need of ECS, but for snapshots. Every error has a
-// disk.Kind.
+// ECS is all that volumes need of ECS. Every error has a disk.Kind.
 type ECS interface {
-	Disks
-	Tags
-	Stock
-	Changes
-}
+	snapshot.Snapshots
 
-// Disks makes, finds and deletes disks.
-type Disks interface {
 	// Get reads one disk; NotFound if it is absent.
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 
@@ -58,17 +52,11 @@ type Disks interface {
 	// Pending: ECS has not finished with the disk yet. InUse: something holds
 	// it, or its state forbids it.
 	Delete(ctx context.Context, id disk.ID) error
-}
 
-// Stock says what disks there are to be had.
-type Stock interface {
 	// Offers returns what the zones have to give just now, or with regional
 	// what the region has for all of them.
 	Offers(ctx context.Context, regional bool) (disk.Offers, error)
-}
 
-// Changes changes disks in place.
-type Changes interface {
 	// TryMove says whether a move would work, and changes nothing. Invalid: it
 	// never will. Blocked: it may later. Pending: ECS is busy with the disk.
 	TryMove(ctx context.Context, id disk.ID, m disk.Move) error
@@ -86,39 +74,11 @@ type Changes interface {
 
 	// Burst switches a disk's bursting on or off.
 	Burst(ctx context.Context, id disk.ID, on bool) error
-}
 
-// Tags changes the tags of disks.
-type Tags interface {
 	// Tag sets tags of a disk, over others of the same keys.
 	Tag(ctx context.Context, id disk.ID, tags disk.Tags) error
 
 	// Untag removes tags from a disk. Removal of an absent tag isn't an error,
 	// and without keys it does nothing.
 	Untag(ctx context.Context, id disk.ID, keys []string) error
-}
-
-// Snapshots reads and deletes snapshots.
-type Snapshots interface {
-	// GetSnapshot reads one snapshot; NotFound if it is absent.
-	GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error)
-
-	// ListSnapshots returns every snapshot of the region that passes the
-	// filter, whoever made it, each once and sorted by ID.
-	ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error)
-
-	// DeleteSnapshot removes a snapshot, in whatever state it is. Disks that
-	// were made from it stay. Removal of an absent one isn't an error.
-	DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error
-}
-
-// Taker takes the snapshots that the driver needs for itself.
-type Taker interface {
-	// Take makes the snapshot of a purpose and a name, or finds the one that was
-	// made before, and returns it when its point in time has passed.
-	Take(ctx context.Context, purpose string, spec disk.SnapshotSpec) (disk.Snapshot, error)
-
-	// Await waits until a snapshot that Take has returned is far enough. One that
-	// fails goes, and the next Take makes another.
-	Await(ctx context.Context, purpose, name string, shot disk.Snapshot, enough func(disk.Snapshot) bool) (disk.Snapshot, error)
 }

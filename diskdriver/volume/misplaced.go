@@ -20,7 +20,7 @@ import (
 // volume with two disks, or one that can never be made, would be.
 func (c *Controller) isMisplaced(o order, d disk.Disk) bool {
 	record := c.creations.Of(o.spec.Name, time.Now())
-	ours := d.Tags[disk.ClusterTag] == c.config.ClusterID && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
+	ours := d.Tags[disk.ClusterTag] == c.config.Owner.Cluster && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
 	unwritten := d.Unwritten() || d.NeverAttached && record.Unheard(d.Created)
 	untouched := unwritten && len(d.Attachments) == 0 && (d.State == disk.Available || d.State == disk.Creating)
 	asked := o.spec.Matches(d) == nil && disk.OneOf(o.class.Choices, d) == nil && o.want.Holds(d.Size)

@@ -28,8 +28,8 @@ func (c *Controller) confirmMissing(ctx context.Context, id disk.ID, err error) 
 	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is there, and reads don't show it: %w", err)}
 }
 
-// confirmGone decides about a disk that is to be deleted and whose tags can't be read: nil if it isGone, else an error. One that no read shows may be there all
-// the same, and may want an archive.
+// confirmGone decides about a disk that is to be deleted and whose tags can't be read: nil if it isGone. One that no read shows may be
+// there all the same, and may want an archive.
 func (c *Controller) confirmGone(ctx context.Context, id disk.ID, why error) error {
 	kind := disk.KindOf(why)
 	if kind != disk.NotFound && kind != disk.Denied {

@@ -43,10 +43,10 @@ func newOffers() *offers {
 
 // of returns the offers of the zones and, if one of the choices is regional, of
 // the region.
-func (o *offers) of(ctx context.Context, stock Stock, choices []disk.Choice) (disk.Offers, error) {
+func (o *offers) of(ctx context.Context, ecs ECS, choices []disk.Choice) (disk.Offers, error) {
 	all := disk.Offers{}
 	for _, choice := range choices {
-		latest, err := o.latest(ctx, stock, choice.Category.Regional())
+		latest, err := o.latest(ctx, ecs, choice.Category.Regional())
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (o *offers) of(ctx context.Context, stock Stock, choices []disk.Choice) (di
 
 // latest returns what the zones, or the region, have to give. One caller asks,
 // and the others wait for his answer.
-func (o *offers) latest(ctx context.Context, stock Stock, regional bool) (offer, error) {
+func (o *offers) latest(ctx context.Context, ecs ECS, regional bool) (offer, error) {
 	select {
 	case o.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -72,7 +72,7 @@ func (o *offers) latest(ctx context.Context, stock Stock, regional bool) (offer,
 	}
 	if kind.known == nil || time.Since(kind.at) >= offersLast {
 		began := time.Now()
-		known, err := stock.Offers(ctx, regional)
+		known, err := ecs.Offers(ctx, regional)
 		if err != nil {
 			return offer{}, err
 		}

@@ -74,7 +74,7 @@ func (c *Controller) readSource(ctx context.Context, s *source) error {
 		s.size = d.Size
 		return c.confirmMissing(ctx, s.volume, err)
 	case s.snapshot != "":
-		shot, err := c.snapshots.GetSnapshot(ctx, s.snapshot)
+		shot, err := c.ecs.GetSnapshot(ctx, s.snapshot)
 		s.size = shot.Size
 		switch {
 		case err != nil:

@@ -56,7 +56,7 @@ func (c *Controller) holds(req *csi.ValidateVolumeCapabilitiesRequest, d disk.Di
 	if class, err = c.config.withOptions(class, capabilities); err != nil {
 		return err
 	}
-	spec := class.Spec(d.Name, c.config.ClusterID)
+	spec := class.Spec(d.Name, c.config.Owner.Cluster)
 	spec.SnapshotID, spec.CloneOf = d.SnapshotID, disk.ID(d.Tags[disk.CloneTag]) // no request names the source here
 	if err := spec.Matches(d); err != nil {
 		return err

@@ -51,8 +51,8 @@ var rules = map[string]rule{
 	},
 	"diskdriver/volume": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing",
-			module + "/diskdriver/internal/deadline", module + "/diskdriver/params", module + "/internal/affinity", module + "/internal/sleep",
-			module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
+			module + "/diskdriver/internal/deadline", module + "/diskdriver/params", module + "/diskdriver/snapshot", module + "/internal/affinity",
+			module + "/internal/sleep", module + "/internal/unused", module + "/topology", csiSpec, protobuf, klog},
 	},
 	"internal/errorinfo": {allowed: []string{grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
 	"internal/escape":    {},
