@@ -6,8 +6,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
-	"github.com/topodisk/topodisk/diskdriver/health"
-	"github.com/topodisk/topodisk/diskdriver/listing"
 	"github.com/topodisk/topodisk/diskdriver/snapshot"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
@@ -18,7 +16,6 @@ type controller struct {
 	unimplemented
 	*volumeController
 	*snapshotController
-	*healthController
 
 	config      Config
 	ecs         ECS
@@ -29,7 +26,6 @@ type controller struct {
 type (
 	volumeController   = volume.Controller
 	snapshotController = snapshot.Controller
-	healthController   = health.Controller
 )
 
 // unimplemented answers the calls that nothing else does.
@@ -42,8 +38,6 @@ type unimplemented struct {
 // have one ID over all accounts, so what is known of attachments is for all to
 // know.
 func newController(config Config, ecs ECS, attachments *attachment.Table) *controller {
-	states := health.NewStates()
-	all := listing.NewDisks(ecs, states.SawAll)
 	owner := config.owner()
 	volumeConfig := volume.Config{
 		Owner: owner, AllowSnapshotParameter: config.AllowSnapshotParameter, TopologyKey: config.TopologyKey, Unknown: config.Unknown,
@@ -53,11 +47,10 @@ func newController(config Config, ecs ECS, attachments *attachment.Table) *contr
 	snapshots := snapshot.NewController(snapshot.Config{
 		Owner: owner, Unknown: config.Unknown, ExtraTags: config.ExtraTags, CheckTopology: volumeConfig.CheckTopology,
 	}, ecs)
-	volumes := volume.NewController(volumeConfig, ecs, snapshots, all)
+	volumes := volume.NewController(volumeConfig, ecs, snapshots)
 	return &controller{
 		volumeController:   volumes,
 		snapshotController: snapshots,
-		healthController:   health.NewController(ecs, all, states, volumes.ZoneOffers),
 		config:             config,
 		ecs:                ecs,
 		attachments:        attachments,

@@ -49,7 +49,7 @@
 //
 // interceptors.go has what every call passes. The verbs have a file each:
 // publish.go and unpublish.go here, which package attachment does the work for, and
-// those of the packages volume, snapshot and health, of which controller is made.
+// those of the packages volume and snapshot, of which controller is made.
 // They say what they need of ECS in interfaces (cloud.go), which package ecs
 // implements: the only code that knows ECS's API and its SDK. Package node is the other half of a driver: it serves the
 // Node service and calls nobody.

@@ -69,8 +69,8 @@ func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []candi
 	return class, candidates, nil
 }
 
-// ZoneOffers returns what the zones have to give, whatever the disk type.
-func (c *Controller) ZoneOffers(ctx context.Context) (disk.Offers, error) {
+// zoneOffers returns what the zones have to give, whatever the disk type.
+func (c *Controller) zoneOffers(ctx context.Context) (disk.Offers, error) {
 	latest, err := c.offers.latest(ctx, c.ecs, false)
 	return latest.known, err
 }

@@ -1,5 +1,5 @@
 // Package volume answers the calls of the CSI Controller service about volumes,
-// except publishing and health: a file for each call.
+// except publishing: a file for each call.
 package volume
 
 import (
@@ -9,7 +9,6 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/listing"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/diskdriver/snapshot"
 )
@@ -41,17 +40,18 @@ type Controller struct {
 	config    Config
 	ecs       ECS
 	snapshots *snapshot.Controller // takes the snapshots that copies and archives need
-	all       *listing.Disks
 	creations *creation.Table
 	offers    *offers
 	changes   openChanges
 	copies    copies
+	all       allDisks
+	states    states
 }
 
 // NewController returns a Controller of one account that remembers nothing.
-func NewController(config Config, ecs ECS, snapshots *snapshot.Controller, all *listing.Disks) *Controller {
+func NewController(config Config, ecs ECS, snapshots *snapshot.Controller) *Controller {
 	return &Controller{
-		config: config, ecs: ecs, snapshots: snapshots, all: all, creations: creation.NewTable(), offers: newOffers(),
-		changes: openChanges{byDisk: make(map[disk.ID]openChange)}, copies: copies{idle: make(map[string]idle)},
+		config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: newOffers(),
+		changes: openChanges{byDisk: make(map[disk.ID]openChange)}, copies: copies{idle: make(map[string]idle)}, states: states{seen: make(map[disk.ID]stateSince)},
 	}
 }

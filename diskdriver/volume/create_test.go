@@ -13,7 +13,6 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/listing"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -54,7 +53,7 @@ func newTestController(ecs ECS) *Controller {
 		}
 		return true
 	}}
-	return NewController(config, ecs, nil, listing.NewDisks(ecs, func([]disk.Disk, time.Time) {}))
+	return NewController(config, ecs, nil)
 }
 
 func scriptedController(s *scripted) *Controller {

@@ -69,7 +69,7 @@ func (c *Controller) checkRegion(ctx context.Context, id disk.ID, a affinity.Aff
 		return nil
 	}
 	if len(a.Regions) == 0 {
-		offers, err := c.ZoneOffers(ctx)
+		offers, err := c.zoneOffers(ctx)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package volume
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -19,7 +21,7 @@ func (c *Controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 	if err != nil {
 		return nil, err
 	}
-	disks, _, err := c.all.Read(ctx, last != "")
+	disks, _, err := c.readAll(ctx, last != "")
 	if err != nil {
 		return nil, err
 	}
@@ -35,4 +37,35 @@ func (c *Controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 		response.NextToken = listing.Token(string(disks[len(disks)-1].ID))
 	}
 	return response, nil
+}
+
+// keptFor is for how long the pages of a list may come from one read of all disks.
+const keptFor = time.Minute
+
+// allDisks are what the last read of all disks of the region showed.
+type allDisks struct {
+	mu    sync.Mutex
+	known []disk.Disk
+	at    time.Time
+}
+
+// readAll returns all disks, and when they were so: for the first page as they are, for a later one perhaps as the last read showed them,
+// so that a list of many pages doesn't cost one for every page.
+func (c *Controller) readAll(ctx context.Context, continued bool) ([]disk.Disk, time.Time, error) {
+	c.all.mu.Lock()
+	known, at := c.all.known, c.all.at
+	c.all.mu.Unlock()
+	if continued && time.Since(at) < keptFor {
+		return known, at, nil
+	}
+	at = time.Now()
+	all, err := c.ecs.List(ctx)
+	if err != nil {
+		return nil, at, err
+	}
+	c.states.sawAll(all, at)
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.all.known, c.all.at = all, at
+	return all, at, nil
 }

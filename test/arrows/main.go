@@ -44,7 +44,6 @@ var rules = map[string]rule{
 	"diskdriver/listing":    {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/capability": {allowed: []string{module + "/diskdriver/disk", csiSpec}},
 	"diskdriver/creation":   {allowed: []string{module + "/diskdriver/disk", grpc + "/metadata", grpc + "/peer"}},
-	"diskdriver/health":     {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
 	"diskdriver/snapshot": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params",
 			module + "/topology", csiSpec, protobuf, klog},

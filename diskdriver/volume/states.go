@@ -1,4 +1,4 @@
-package health
+package volume
 
 import (
 	"sync"
@@ -7,15 +7,12 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// States remembers since when disks are seen in a state that should end by itself.
+// states remembers since when disks are seen in a state that should end by itself.
 // ECS doesn't say; after a restart the time counts from the first look.
-type States struct {
+type states struct {
 	mu   sync.Mutex
 	seen map[disk.ID]stateSince
 }
-
-// NewStates returns States that have seen nothing.
-func NewStates() *States { return &States{seen: make(map[disk.ID]stateSince)} }
 
 // stateSince is a state, and when a disk was first seen in it.
 type stateSince struct {
@@ -24,14 +21,14 @@ type stateSince struct {
 }
 
 // saw takes down what a read showed of a disk.
-func (s *States) saw(d disk.Disk, at time.Time) {
+func (s *states) saw(d disk.Disk, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	note(s.seen, s.seen, d, at)
 }
 
-// SawAll takes down what a read showed of all disks that there are.
-func (s *States) SawAll(disks []disk.Disk, at time.Time) {
+// sawAll takes down what a read showed of all disks that there are.
+func (s *states) sawAll(disks []disk.Disk, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := make(map[disk.ID]stateSince)
@@ -56,7 +53,7 @@ func note(now, before map[disk.ID]stateSince, d disk.Disk, at time.Time) {
 
 // lasting returns for how long a disk had been seen in its state at a time; 0 if
 // it was seen in another since.
-func (s *States) lasting(d disk.Disk, at time.Time) time.Duration {
+func (s *states) lasting(d disk.Disk, at time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last := s.seen[d.ID]; last.state == d.State {

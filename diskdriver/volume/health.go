@@ -1,6 +1,4 @@
-// Package health reports the health of volumes, from what ECS shows of their
-// disks and zones (CSI spec, ControllerGetVolumeHealth).
-package health
+package volume
 
 import (
 	"context"
@@ -13,27 +11,6 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/listing"
 )
 
-// Getter reads disks.
-type Getter interface {
-	// Get reads one disk; NotFound if it is absent.
-	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
-}
-
-// Controller answers the calls of the CSI Controller service about the health of
-// volumes.
-type Controller struct {
-	disks  Getter
-	all    *listing.Disks
-	offers func(context.Context) (disk.Offers, error)
-	states *States
-}
-
-// NewController returns a Controller. The States are told of what others read, too;
-// offers says what the zones have to give, whatever the disk type.
-func NewController(disks Getter, all *listing.Disks, states *States, offers func(context.Context) (disk.Offers, error)) *Controller {
-	return &Controller{disks: disks, all: all, states: states, offers: offers}
-}
-
 // ControllerGetVolumeHealth says what is wrong with a disk by what ECS shows;
 // nothing if the list is empty (CSI spec, ControllerGetVolumeHealth). NotFound if
 // there is none.
@@ -42,12 +19,12 @@ func (c *Controller) ControllerGetVolumeHealth(ctx context.Context, req *csi.Con
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	at := time.Now()
-	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.ecs.Get(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}
 	c.states.saw(d, at)
-	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: healthOf(d, c.states.lasting(d, at), c.zoneOffers(ctx))}, nil
+	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: healthOf(d, c.states.lasting(d, at), c.stockOfZones(ctx))}, nil
 }
 
 // ControllerListVolumeHealth lists the disks of the region with which something
@@ -59,11 +36,11 @@ func (c *Controller) ControllerListVolumeHealth(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	disks, at, err := c.all.Read(ctx, last != "")
+	disks, at, err := c.readAll(ctx, last != "")
 	if err != nil {
 		return nil, err
 	}
-	zones := c.zoneOffers(ctx)
+	zones := c.stockOfZones(ctx)
 	var ill []*csi.VolumeHealth
 	for _, d := range disks {
 		if h := healthOf(d, c.states.lasting(d, at), zones); len(h.GetHealthStatuses()) > 0 {
@@ -87,10 +64,10 @@ func healthOf(d disk.Disk, lasting time.Duration, zones disk.Offers) *csi.Volume
 	return h
 }
 
-// zoneOffers returns what the zones have to give. That it can't be told is no trouble
+// stockOfZones returns what the zones have to give. That it can't be told is no trouble
 // of a disk: nil then.
-func (c *Controller) zoneOffers(ctx context.Context) disk.Offers {
-	zones, err := c.offers(ctx)
+func (c *Controller) stockOfZones(ctx context.Context) disk.Offers {
+	zones, err := c.zoneOffers(ctx)
 	if err != nil {
 		klog.V(2).ErrorS(err, "The health of disks is told without that of their zones")
 		return nil

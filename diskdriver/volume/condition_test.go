@@ -1,4 +1,4 @@
-package health
+package volume
 
 import (
 	"fmt"
@@ -81,7 +81,7 @@ func TestTheManualHasEveryCondition(t *testing.T) {
 func TestHowLongADiskHasBeenInAStateThatShouldEnd(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	shown := func(id disk.ID, state disk.State) disk.Disk { return disk.Disk{ID: id, State: state} }
-	w := NewStates()
+	w := &states{seen: map[disk.ID]stateSince{}}
 	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 	lasts := func(want int, d disk.Disk, minutes int) {
 		t.Helper()
@@ -89,17 +89,17 @@ func TestHowLongADiskHasBeenInAStateThatShouldEnd(t *testing.T) {
 			t.Errorf("after %d minutes %s has been %s for %v, want %d minutes", minutes, d.ID, d.State, got, want)
 		}
 	}
-	w.SawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Attached), shown("d-3", disk.Attaching)}, at(0))
+	w.sawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Attached), shown("d-3", disk.Attaching)}, at(0))
 	lasts(0, shown("d-1", disk.Detaching), 0)
 	w.saw(shown("d-1", disk.Detaching), at(2))
-	w.SawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Detaching)}, at(3))
+	w.sawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Detaching)}, at(3))
 	lasts(3, shown("d-1", disk.Detaching), 3)
 	lasts(0, shown("d-2", disk.Detaching), 3)
 	lasts(0, shown("d-3", disk.Attaching), 3)
 	w.saw(shown("d-1", disk.Available), at(4))
 	w.saw(shown("d-1", disk.Detaching), at(5))
 	lasts(1, shown("d-1", disk.Detaching), 6)
-	w.SawAll(nil, at(7))
+	w.sawAll(nil, at(7))
 	if len(w.seen) != 0 {
 		t.Errorf("disks that are gone are remembered: %v", w.seen)
 	}
