@@ -6,18 +6,12 @@ import (
 	"strings"
 )
 
-// Fit is a choice with the size that it would have.
-type Fit struct {
-	Choice
-	Size GiB
-}
-
-// Fits returns the choices that can serve the request, in order, each with its
-// size. A choice whose limits the size or a setting of the spec breaks is left
+// Fits returns the choices that can serve the request, in order, each as an attempt with its
+// size and without a zone. A choice whose limits the size or a setting of the spec breaks is left
 // out. If none is left the error names every choice and its limits: OutOfRange
 // if a size would help, else Invalid.
-func Fits(choices []Choice, want Wanted, spec Spec) ([]Fit, error) {
-	var fits []Fit
+func Fits(choices []Choice, want Wanted, spec Spec) ([]Attempt, error) {
+	var fits []Attempt
 	var refused []string
 	kind := Invalid
 	for _, c := range choices {
@@ -39,7 +33,7 @@ func Fits(choices []Choice, want Wanted, spec Spec) ([]Fit, error) {
 			refused = append(refused, err.Error())
 			continue
 		}
-		fits = append(fits, Fit{c, size})
+		fits = append(fits, Attempt{Category: c.Category, Level: c.Level, Size: size})
 	}
 	if len(fits) == 0 {
 		return nil, Errorf(kind, "no disk type of the class can serve %s: %s", want, strings.Join(refused, "; "))
@@ -99,6 +93,7 @@ func Without(plan []Attempt, c Choice) []Attempt {
 type ZoneCandidate struct {
 	Zone  Zone       // empty: no zone is known, which does for regional disks
 	Takes []Category // nil: not known, so no constraint
+	Keys  []string   // of the topology, under which the zone is named
 }
 
 // takes says whether the nodes of the candidate can attach the category.
@@ -108,23 +103,19 @@ func (p ZoneCandidate) takes(c Category) bool { return p.Takes == nil || slices.
 // within a zone the fits in their order. A regional disk is tried once, where
 // it comes up first. If the nodes take none of the fits the error is
 // OutOfStock, for other nodes may; if there is no zone it is Invalid.
-func Plan(fits []Fit, candidates []ZoneCandidate) ([]Attempt, error) {
+func Plan(fits []Attempt, candidates []ZoneCandidate) ([]Attempt, error) {
 	var plan []Attempt
 	var refused []string
 	for _, candidate := range candidates {
-		for _, fit := range fits {
-			zone := candidate.Zone
-			if fit.Category.Regional() {
-				zone = ""
-			} else if zone == "" {
-				continue
+		for _, try := range fits {
+			if !try.Category.Regional() {
+				try.Zone = candidate.Zone
 			}
-			if !candidate.takes(fit.Category) {
-				refused = append(refused, fmt.Sprintf("%s in zone %s", fit.Category, candidate.Zone))
-				continue
-			}
-			try := Attempt{Zone: zone, Category: fit.Category, Level: fit.Level, Size: fit.Size}
-			if !slices.Contains(plan, try) {
+			switch {
+			case try.Zone == "" && !try.Category.Regional(): // it needs one
+			case !candidate.takes(try.Category):
+				refused = append(refused, fmt.Sprintf("%s in zone %s", try.Category, candidate.Zone))
+			case !slices.Contains(plan, try):
 				plan = append(plan, try)
 			}
 		}

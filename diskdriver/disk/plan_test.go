@@ -73,16 +73,16 @@ func TestFitsSkipsWhatTheSizeBreaks(t *testing.T) {
 		name  string
 		want  Wanted
 		multi bool
-		fits  []Fit
+		fits  []Attempt
 		kind  Kind
 		text  string
 	}{
-		{name: "5 GiB", want: Wanted{5, anySize}, fits: []Fit{{choices[2], 5}, {choices[4], 5}}},
-		{name: "20 GiB", want: Wanted{20, 20}, fits: []Fit{{choices[0], 20}, {choices[2], 20}, {choices[3], 20}, {choices[4], 20}}},
-		{name: "any size takes each one's smallest", want: Wanted{0, anySize}, fits: []Fit{{choices[0], 20}, {choices[1], 461}, {choices[2], 1}, {choices[3], 20}, {choices[4], 1}}},
-		{name: "a limit alone", want: Wanted{0, 19}, fits: []Fit{{choices[2], 1}, {choices[4], 1}}},
-		{name: "40000 GiB is beyond cloud_ssd", want: Wanted{40000, anySize}, fits: []Fit{{choices[1], 40000}, {choices[2], 40000}, {choices[3], 40000}, {choices[4], 40000}}},
-		{name: "several nodes", want: Wanted{5, anySize}, multi: true, fits: []Fit{{choices[2], 5}, {choices[4], 5}}},
+		{name: "5 GiB", want: Wanted{5, anySize}, fits: []Attempt{fit(choices[2], 5), fit(choices[4], 5)}},
+		{name: "20 GiB", want: Wanted{20, 20}, fits: []Attempt{fit(choices[0], 20), fit(choices[2], 20), fit(choices[3], 20), fit(choices[4], 20)}},
+		{name: "any size takes each one's smallest", want: Wanted{0, anySize}, fits: []Attempt{fit(choices[0], 20), fit(choices[1], 461), fit(choices[2], 1), fit(choices[3], 20), fit(choices[4], 1)}},
+		{name: "a limit alone", want: Wanted{0, 19}, fits: []Attempt{fit(choices[2], 1), fit(choices[4], 1)}},
+		{name: "40000 GiB is beyond cloud_ssd", want: Wanted{40000, anySize}, fits: []Attempt{fit(choices[1], 40000), fit(choices[2], 40000), fit(choices[3], 40000), fit(choices[4], 40000)}},
+		{name: "several nodes", want: Wanted{5, anySize}, multi: true, fits: []Attempt{fit(choices[2], 5), fit(choices[4], 5)}},
 		{
 			name: "beyond all", want: Wanted{70000, anySize}, kind: OutOfRange,
 			text: "no disk type of the class can serve 70000 GiB or more: cloud_ssd takes 20 to 32768 GiB; cloud_essd PL2 takes 461 to 65536 GiB; cloud_essd PL0 takes 1 to 65536 GiB; cloud_essd takes 20 to 65536 GiB; cloud_auto takes 1 to 65536 GiB",
@@ -158,23 +158,23 @@ func TestMoreTypesArePossibleFromTheSmallestSizeThatOneTakes(t *testing.T) {
 }
 
 func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
-	ssd, auto := Fit{Choice{Category: "cloud_ssd"}, 20}, Fit{Choice{Category: "cloud_auto"}, 20}
-	regional := Fit{Choice{Category: "cloud_regional_disk_auto"}, 20}
-	in := func(z Zone, f Fit) Attempt { return Attempt{Zone: z, Category: f.Category, Size: 20} }
+	ssd, auto := Attempt{Category: "cloud_ssd", Size: 20}, Attempt{Category: "cloud_auto", Size: 20}
+	regional := Attempt{Category: "cloud_regional_disk_auto", Size: 20}
+	in := func(z Zone, f Attempt) Attempt { return Attempt{Zone: z, Category: f.Category, Size: 20} }
 	for _, row := range []struct {
 		name       string
-		fits       []Fit
+		fits       []Attempt
 		candidates []ZoneCandidate
 		want       []Attempt
 		kind       Kind
 		text       string
 	}{
-		{name: "zones first", fits: []Fit{ssd, auto}, candidates: []ZoneCandidate{{Zone: "b"}, {Zone: "a"}}, want: []Attempt{in("b", ssd), in("b", auto), in("a", ssd), in("a", auto)}},
-		{name: "a node's labels", fits: []Fit{ssd, auto}, candidates: []ZoneCandidate{{Zone: "a", Takes: []Category{"cloud_auto"}}, {Zone: "b"}}, want: []Attempt{in("a", auto), in("b", ssd), in("b", auto)}},
-		{name: "regional once", fits: []Fit{ssd, regional}, candidates: []ZoneCandidate{{Zone: "a"}, {Zone: "b"}}, want: []Attempt{in("a", ssd), in("", regional), in("b", ssd)}},
-		{name: "regional without zones", fits: []Fit{ssd, regional}, candidates: []ZoneCandidate{{}}, want: []Attempt{in("", regional)}},
-		{name: "no zone", fits: []Fit{ssd}, candidates: []ZoneCandidate{{}}, kind: Invalid, text: "no zone is given"},
-		{name: "a node that takes none", fits: []Fit{ssd}, candidates: []ZoneCandidate{{Zone: "a", Takes: []Category{"cloud_auto"}}}, kind: OutOfStock, text: "the node takes none of the disk types: cloud_ssd in zone a"},
+		{name: "zones first", fits: []Attempt{ssd, auto}, candidates: []ZoneCandidate{{Zone: "b"}, {Zone: "a"}}, want: []Attempt{in("b", ssd), in("b", auto), in("a", ssd), in("a", auto)}},
+		{name: "a node's labels", fits: []Attempt{ssd, auto}, candidates: []ZoneCandidate{{Zone: "a", Takes: []Category{"cloud_auto"}}, {Zone: "b"}}, want: []Attempt{in("a", auto), in("b", ssd), in("b", auto)}},
+		{name: "regional once", fits: []Attempt{ssd, regional}, candidates: []ZoneCandidate{{Zone: "a"}, {Zone: "b"}}, want: []Attempt{in("a", ssd), in("", regional), in("b", ssd)}},
+		{name: "regional without zones", fits: []Attempt{ssd, regional}, candidates: []ZoneCandidate{{}}, want: []Attempt{in("", regional)}},
+		{name: "no zone", fits: []Attempt{ssd}, candidates: []ZoneCandidate{{}}, kind: Invalid, text: "no zone is given"},
+		{name: "a node that takes none", fits: []Attempt{ssd}, candidates: []ZoneCandidate{{Zone: "a", Takes: []Category{"cloud_auto"}}}, kind: OutOfStock, text: "the node takes none of the disk types: cloud_ssd in zone a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := Plan(row.fits, row.candidates)
@@ -187,3 +187,6 @@ func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
 		})
 	}
 }
+
+// fit is a choice with the size that it would have.
+func fit(c Choice, size GiB) Attempt { return Attempt{Category: c.Category, Level: c.Level, Size: size} }

@@ -3,7 +3,6 @@ package disk
 import (
 	"fmt"
 	"math"
-	"strings"
 )
 
 // anySize is the limit of a request that has none.
@@ -38,13 +37,13 @@ var leastBytes = map[string]int64{
 // block.
 const most32 GiB = 1 << 32 * 4096 / BytesPerGiB
 
-// CheckFormat refuses a size that a file system can't be made with: OutOfRange. The options are mkfs's.
-func CheckFormat(size GiB, filesystem, mkfsOptions string) error {
+// CheckFormat refuses a size that a file system can't be made with: OutOfRange.
+func CheckFormat(size GiB, filesystem string, options MkfsOptions) error {
 	switch {
 	case size < most32:
 	case filesystem == "ext3":
 		return Errorf(OutOfRange, "capacity_range: %d GiB is not allowed for ext3; allowed are up to %d GiB", size, most32-1)
-	case filesystem == "ext4" && lacks64bit(mkfsOptions):
+	case filesystem == "ext4" && options.has("-O", "^64bit"):
 		return Errorf(OutOfRange, "capacity_range: %d GiB is not allowed for ext4 without the feature 64bit, which parameter mkfsOptions turns off; allowed are up to %d GiB", size, most32-1)
 	}
 	return nil
@@ -56,21 +55,6 @@ func CheckGrowth(size GiB, filesystem string) error {
 		return Errorf(OutOfRange, "capacity_range: %d GiB is not allowed for ext3; allowed are up to %d GiB", size, most32)
 	}
 	return nil
-}
-
-// lacks64bit says whether options of mkfs.ext4 turn its feature 64bit off.
-func lacks64bit(mkfsOptions string) bool {
-	lacks, list := false, false // list: the word is the features that follow -O
-	for _, word := range strings.Fields(mkfsOptions) {
-		features, attached := strings.CutPrefix(word, "-O")
-		if attached || list {
-			for feature := range strings.SplitSeq(features, ",") {
-				lacks = feature == "^64bit" || lacks && feature != "64bit"
-			}
-		}
-		list = word == "-O"
-	}
-	return lacks
 }
 
 // Filesystems returns the file systems that a disk can be formatted with.

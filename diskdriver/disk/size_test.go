@@ -25,7 +25,8 @@ func TestFilesystemsOf32BitsHaveAMost(t *testing.T) {
 		"xfs":                              {65536, "xfs", "-O ^64bit", ""},
 		"a block volume":                   {65536, "", "", ""},
 	} {
-		err := CheckFormat(row.size, row.filesystem, row.options)
+		options, _, _ := ReadMkfsOptions(row.filesystem, row.options, AllowedOptions{})
+		err := CheckFormat(row.size, row.filesystem, options)
 		if (err == nil) != (row.want == "") || err != nil && (KindOf(err) != OutOfRange || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%s: %v, want %q", name, err, row.want)
 		}

@@ -26,7 +26,7 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	if err != nil {
 		return nil, err
 	}
-	sizes, found := offers.Sizes(class.Choices, zoneCandidates(candidates), class.MultiAttach)
+	sizes, found := offers.Sizes(class.Choices, candidates, class.MultiAttach)
 	if class.AtLeast20 {
 		sizes.Least = max(sizes.Least, 20)
 	}
@@ -42,7 +42,7 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 
 // storage understands which disks are asked for, and where. No candidate is left
 // if the class keeps out of the topology.
-func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []candidate, error) {
+func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []disk.ZoneCandidate, error) {
 	class, err := params.Parse(req.GetParameters(), nil, c.config.Unknown)
 	if err != nil {
 		return class, nil, err
@@ -55,9 +55,9 @@ func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []candi
 			return class, nil, err
 		}
 	}
-	candidates := []candidate{{}}
+	candidates := []disk.ZoneCandidate{{}}
 	if topology := req.GetAccessibleTopology(); topology != nil {
-		candidate, err := c.config.area().readTerm(topology.GetSegments())
+		candidate, err := c.config.readTerm(topology.GetSegments())
 		if err != nil {
 			return class, nil, disk.Errorf(disk.Invalid, "accessible_topology: %w", err)
 		}

@@ -67,10 +67,7 @@ func (c *Controller) releaseTemporary(ctx context.Context, d disk.Disk) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var err error
-	if d.State == disk.Creating {
-		d, err = c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
-	}
+	d, err := c.awaitMade(ctx, d)
 	var shots []disk.Snapshot
 	if err == nil {
 		marks := disk.Temporary(d.Name, c.config.Owner.Cluster, "").Marks

@@ -26,12 +26,9 @@ type Config struct {
 	IsFinal func(context.Context, error) bool
 }
 
-// area is where volumes are made.
-func (c Config) area() area { return area{region: c.Owner.Region, preferredKey: c.TopologyKey} }
-
 // CheckTopology refuses accessibility requirements that can't be read: Invalid.
 func (c Config) CheckTopology(requirement *csi.TopologyRequirement) error {
-	_, err := c.area().candidates(requirement, nil)
+	_, err := c.candidates(requirement, nil)
 	return err
 }
 

@@ -19,10 +19,11 @@ import (
 // order is a volume as asked for, fully understood.
 type order struct {
 	class      params.Class
+	options    disk.MkfsOptions
 	spec       disk.Spec
 	want       disk.Wanted // which a disk that there is has to hold
 	sized      disk.Wanted // of a new one, which holds the source, too
-	candidates []candidate
+	candidates []disk.ZoneCandidate
 	plan       []disk.Attempt
 }
 
@@ -61,7 +62,15 @@ func (c *Controller) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o
 	if o.class, err = c.parameters(req); err != nil {
 		return o, err
 	}
-	if o.want, err = size(req, o.class); err != nil {
+	filesystem, options, err := c.config.format(o.class, req.GetVolumeCapabilities())
+	if err != nil {
+		return o, err
+	}
+	o.options = options
+	if o.want, err = o.class.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem); err != nil {
+		return o, err
+	}
+	if err := disk.CheckFormat(o.want.Least, filesystem, options); err != nil {
 		return o, err
 	}
 	o.spec = o.class.Spec(req.GetName(), c.config.Owner.Cluster)
@@ -81,10 +90,10 @@ func (c *Controller) place(o *order, requirement *csi.TopologyRequirement) error
 	if err != nil {
 		return err
 	}
-	if o.candidates, err = c.config.area().candidates(requirement, o.class.Zones); err != nil {
+	if o.candidates, err = c.config.candidates(requirement, o.class.Zones); err != nil {
 		return err
 	}
-	if o.plan, err = disk.Plan(fits, zoneCandidates(o.candidates)); disk.KindOf(err) == disk.OutOfStock {
+	if o.plan, err = disk.Plan(fits, o.candidates); disk.KindOf(err) == disk.OutOfStock {
 		return &disk.Error{Kind: disk.OutOfStock, MoreFrom: o.moreFrom(), Err: err}
 	}
 	return err
@@ -97,10 +106,7 @@ func (o order) moreFrom() disk.GiB { return disk.MoreFrom(o.class.Choices, o.siz
 // fail, and ECS takes such a disk away. ECS alone says that it is gone, and then
 // the next call makes another.
 func (c *Controller) finished(ctx context.Context, name string, d disk.Disk) (disk.Disk, error) {
-	if d.State != disk.Creating {
-		return d, nil
-	}
-	made, err := c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	made, err := c.awaitMade(ctx, d)
 	if disk.KindOf(err) != disk.NotFound {
 		return made, err
 	}
@@ -112,6 +118,14 @@ func (c *Controller) finished(ctx context.Context, name string, d disk.Disk) (di
 		return made, disk.Errorf(disk.Pending, "ECS is making disk %s and doesn't show it, and whether it is gone can't be told: %w", d.ID, asked)
 	}
 	return made, disk.Errorf(disk.Pending, "ECS is making disk %s, and reads don't show it", d.ID)
+}
+
+// awaitMade returns a disk, when ECS has made it.
+func (c *Controller) awaitMade(ctx context.Context, d disk.Disk) (disk.Disk, error) {
+	if d.State != disk.Creating {
+		return d, nil
+	}
+	return c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 }
 
 // conclude returns the error of a create as it may be told. One whose code is
@@ -175,15 +189,37 @@ func (c *Controller) findOrMake(ctx context.Context, o order) (disk.Disk, error)
 	}
 }
 
-// maker makes the disk of an order by one attempt after the other; that of a copy from a temporary snapshot.
+// maker makes the disk of an order by one attempt after the other under one client token, until ECS makes a disk or answers anything but
+// OutOfStock or Unfit; that of a copy from a temporary snapshot. What is Unfit in one zone is in all.
 func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
-	attempts := &attempts{disks: c.ecs, refused: c.offers.refuse, order: o, left: o.plan}
+	left, refusals := o.plan, []error(nil)
 	maker := c.finder(o.spec.Name)
-	maker.Make = attempts.next
+	maker.Make = func(ctx context.Context, token disk.Token) (disk.Disk, creation.Answer, error) {
+		try := left[0]
+		d, err := c.ecs.Create(ctx, o.spec, try, token)
+		if err == nil {
+			return d, creation.Made, nil
+		}
+		err = fmt.Errorf("%s: %w", try, err)
+		switch disk.KindOf(err) {
+		case disk.OutOfStock:
+			c.offers.refuse(try)
+			left = left[1:]
+		case disk.Unfit:
+			left = disk.Without(left, disk.Choice{Category: try.Category, Level: try.Level})
+		default:
+			return disk.Disk{}, creation.AnswerOf(err), err
+		}
+		refusals = append(refusals, err)
+		if len(left) == 0 {
+			return disk.Disk{}, creation.Refused, noneLeft(o, refusals)
+		}
+		return disk.Disk{}, creation.Refused, nil
+	}
 	if o.spec.CloneOf != "" {
 		maker.Prepare = func(ctx context.Context) error {
 			shot, err := c.takeTemporary(ctx, disk.Temporary(o.spec.Name, c.config.Owner.Cluster, o.spec.CloneOf))
-			attempts.order.spec.SnapshotID = string(shot.ID)
+			o.spec.SnapshotID = string(shot.ID)
 			return err
 		}
 	}
@@ -227,60 +263,7 @@ func (c *Controller) parameters(req *csi.CreateVolumeRequest) (params.Class, err
 	if err := disk.CheckRoom("diskTags", class.Tags, c.config.ExtraTags); err != nil {
 		return class, err
 	}
-	if err := capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach); err != nil {
-		return class, err
-	}
-	return c.config.withOptions(class, req.GetVolumeCapabilities())
-}
-
-// size is the capacity in GiB, with room for the file system, and not more than it can have.
-func size(req *csi.CreateVolumeRequest, class params.Class) (disk.Wanted, error) {
-	filesystem, err := capability.Filesystem(req.GetVolumeCapabilities(), class.Filesystem)
-	if err != nil {
-		return disk.Wanted{}, err
-	}
-	want, err := class.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem)
-	if err != nil {
-		return want, err
-	}
-	return want, disk.CheckFormat(want.Least, filesystem, class.MkfsOptions)
-}
-
-// attempts are the creates of one volume, one after the other under one client
-// token, until ECS makes a disk or answers anything but OutOfStock or Unfit. What
-// is Unfit in one zone is in all.
-type attempts struct {
-	disks interface {
-		Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error)
-	}
-	refused  func(disk.Attempt) // is told what a zone doesn't have
-	order    order
-	left     []disk.Attempt
-	refusals []error
-}
-
-// next makes the next attempt.
-func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creation.Answer, error) {
-	try := a.left[0]
-	d, err := a.disks.Create(ctx, a.order.spec, try, token)
-	if err == nil {
-		return d, creation.Made, nil
-	}
-	err = fmt.Errorf("%s: %w", try, err)
-	switch disk.KindOf(err) {
-	case disk.OutOfStock:
-		a.refused(try)
-		a.left = a.left[1:]
-	case disk.Unfit:
-		a.left = disk.Without(a.left, disk.Choice{Category: try.Category, Level: try.Level})
-	default:
-		return disk.Disk{}, creation.AnswerOf(err), err
-	}
-	a.refusals = append(a.refusals, err)
-	if len(a.left) == 0 {
-		return disk.Disk{}, creation.Refused, noneLeft(a.order, a.refusals)
-	}
-	return disk.Disk{}, creation.Refused, nil
+	return class, capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach)
 }
 
 // named returns the one disk that carries the volume's name. Failing to read
@@ -361,8 +344,8 @@ func (c *Controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	if o.class.Filesystem != "" {
 		volume[disk.FilesystemKey] = o.class.Filesystem
 	}
-	if o.class.MkfsOptions != "" {
-		volume[disk.MkfsOptionsKey] = o.class.MkfsOptions
+	if options := o.options.String(); options != "" {
+		volume[disk.MkfsOptionsKey] = options
 	}
 	if o.class.XFSFeatures != "" {
 		volume[disk.XFSFeaturesKey] = string(o.class.XFSFeatures)
@@ -374,6 +357,6 @@ func (c *Controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      volume,
-		AccessibleTopology: []*csi.Topology{c.config.area().topology(d, o.candidates, o.class.CategoryAffinity)},
+		AccessibleTopology: []*csi.Topology{c.config.topology(d, o.candidates, o.class.CategoryAffinity)},
 	}}
 }

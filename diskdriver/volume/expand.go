@@ -34,10 +34,8 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return nil, err
 	}
-	if d.State == disk.Creating {
-		if d, err = c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil }); err != nil {
-			return nil, err
-		}
+	if d, err = c.awaitMade(ctx, d); err != nil {
+		return nil, err
 	}
 	size, err := want.Grown(d)
 	if err != nil {

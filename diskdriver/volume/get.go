@@ -42,7 +42,7 @@ func (c *Controller) volume(d disk.Disk) *csi.Volume {
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      about,
 		ContentSource:      origin(d),
-		AccessibleTopology: []*csi.Topology{c.config.area().topology(d, nil, false)},
+		AccessibleTopology: []*csi.Topology{c.config.topology(d, nil, false)},
 	}
 }
 

@@ -46,14 +46,14 @@ func (c *Controller) holds(req *csi.ValidateVolumeCapabilitiesRequest, d disk.Di
 		return err
 	}
 	if len(req.GetParameters())+len(req.GetMutableParameters()) == 0 {
-		_, err := c.config.withOptions(params.Class{}, capabilities)
+		_, _, err := c.config.format(params.Class{}, capabilities)
 		return err
 	}
 	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
 	if err != nil {
 		return err
 	}
-	if class, err = c.config.withOptions(class, capabilities); err != nil {
+	if _, _, err = c.config.format(class, capabilities); err != nil {
 		return err
 	}
 	spec := class.Spec(d.Name, c.config.Owner.Cluster)

@@ -12,50 +12,28 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// area is the region that the driver works in, and the key under which it
-// would rather name a zone.
-type area struct {
-	region       string
-	preferredKey string
-}
-
-// candidate is a zone where the disk may live, and the keys under which the
-// requirement names it.
-type candidate struct {
-	disk.ZoneCandidate
-	keys []string
-}
-
-func zoneCandidates(candidates []candidate) []disk.ZoneCandidate {
-	plain := make([]disk.ZoneCandidate, len(candidates))
-	for i, p := range candidates {
-		plain[i] = p.ZoneCandidate
-	}
-	return plain
-}
-
 // candidates returns where the disk may live, in the order to try: the preferred
 // topologies first, then the requisite ones (CSI spec, TopologyRequirement).
 // Parameter zoneId narrows them; if nothing is left that is Invalid, for the
 // volume must not end up anywhere else. Without any constraint it is one candidate
 // without a zone.
-func (a area) candidates(requirement *csi.TopologyRequirement, wanted []disk.Zone) ([]candidate, error) {
-	requisite, err := a.read("accessibility_requirements.requisite", requirement.GetRequisite())
+func (c Config) candidates(requirement *csi.TopologyRequirement, wanted []disk.Zone) ([]disk.ZoneCandidate, error) {
+	requisite, err := c.read("accessibility_requirements.requisite", requirement.GetRequisite())
 	if err != nil {
 		return nil, err
 	}
-	preferred, err := a.read("accessibility_requirements.preferred", requirement.GetPreferred())
+	preferred, err := c.read("accessibility_requirements.preferred", requirement.GetPreferred())
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range preferred {
-		if len(requisite) > 0 && !slices.ContainsFunc(requisite, p.sameZone) {
+		if len(requisite) > 0 && !slices.ContainsFunc(requisite, sameZone(p)) {
 			return nil, disk.Errorf(disk.Invalid, "accessibility_requirements.preferred: zone %q is not among the requisite ones: %s", p.Zone, zoneNames(requisite))
 		}
 	}
 	allowed := merge(append(preferred, requisite...))
 	if len(allowed) == 0 {
-		allowed = []candidate{{}}
+		allowed = []disk.ZoneCandidate{{}}
 	}
 	if len(wanted) == 0 {
 		return allowed, nil
@@ -68,10 +46,10 @@ func (a area) candidates(requirement *csi.TopologyRequirement, wanted []disk.Zon
 }
 
 // read understands the terms of one list, which is a field of the request.
-func (a area) read(field string, terms []*csi.Topology) ([]candidate, error) {
-	var candidates []candidate
+func (c Config) read(field string, terms []*csi.Topology) ([]disk.ZoneCandidate, error) {
+	var candidates []disk.ZoneCandidate
 	for i, term := range terms {
-		p, err := a.readTerm(term.GetSegments())
+		p, err := c.readTerm(term.GetSegments())
 		if err != nil {
 			return nil, disk.Errorf(disk.Invalid, "%s[%d]: %w", field, i, err)
 		}
@@ -83,8 +61,8 @@ func (a area) read(field string, terms []*csi.Topology) ([]candidate, error) {
 // readTerm understands one term. The two keys for a zone mean the same, so
 // they must agree. Keys that say nothing of zones are passed over, for a disk
 // can be reached from every node of its zone.
-func (a area) readTerm(segments map[string]string) (candidate, error) {
-	var p candidate
+func (c Config) readTerm(segments map[string]string) (disk.ZoneCandidate, error) {
+	var p disk.ZoneCandidate
 	for _, key := range slices.Sorted(maps.Keys(segments)) {
 		value := segments[key]
 		switch {
@@ -93,9 +71,9 @@ func (a area) readTerm(segments map[string]string) (candidate, error) {
 				return p, disk.Errorf(disk.Invalid, "%s=%s contradicts zone %s of the same term", key, value, p.Zone)
 			}
 			p.Zone = disk.Zone(value)
-			p.keys = append(p.keys, key)
-		case key == topology.RegionKey && value != a.region:
-			return p, disk.Errorf(disk.Invalid, "%s=%s: this driver makes disks in %s only", key, value, a.region)
+			p.Keys = append(p.Keys, key)
+		case key == topology.RegionKey && value != c.Owner.Region:
+			return p, disk.Errorf(disk.Invalid, "%s=%s: this driver makes disks in %s only", key, value, c.Owner.Region)
 		case strings.HasPrefix(key, disk.NodeTypeLabel) && value == "available":
 			p.Takes = append(p.Takes, disk.Category(strings.TrimPrefix(key, disk.NodeTypeLabel)))
 		}
@@ -106,21 +84,23 @@ func (a area) readTerm(segments map[string]string) (candidate, error) {
 	return p, nil
 }
 
-func (p candidate) sameZone(q candidate) bool { return p.Zone == q.Zone }
+func sameZone(p disk.ZoneCandidate) func(disk.ZoneCandidate) bool {
+	return func(q disk.ZoneCandidate) bool { return p.Zone == q.Zone }
+}
 
 // merge makes candidates of the same zone one. The first one says what the nodes
 // take, for it stands for the node that was selected.
-func merge(candidates []candidate) []candidate {
-	var merged []candidate
+func merge(candidates []disk.ZoneCandidate) []disk.ZoneCandidate {
+	var merged []disk.ZoneCandidate
 	for _, p := range candidates {
-		i := slices.IndexFunc(merged, p.sameZone)
+		i := slices.IndexFunc(merged, sameZone(p))
 		if i < 0 {
 			merged = append(merged, p)
 			continue
 		}
-		for _, key := range p.keys {
-			if !slices.Contains(merged[i].keys, key) {
-				merged[i].keys = append(merged[i].keys, key)
+		for _, key := range p.Keys {
+			if !slices.Contains(merged[i].Keys, key) {
+				merged[i].Keys = append(merged[i].Keys, key)
 			}
 		}
 	}
@@ -129,15 +109,15 @@ func merge(candidates []candidate) []candidate {
 
 // narrow keeps the wanted zones, in the order of the candidates. A candidate without a
 // zone is the whole region, so it gives way to all that are wanted.
-func narrow(candidates []candidate, wanted []disk.Zone) []candidate {
-	var narrowed []candidate
+func narrow(candidates []disk.ZoneCandidate, wanted []disk.Zone) []disk.ZoneCandidate {
+	var narrowed []disk.ZoneCandidate
 	for _, p := range candidates {
 		switch {
 		case slices.Contains(wanted, p.Zone):
 			narrowed = append(narrowed, p)
 		case p.Zone == "":
 			for _, zone := range wanted {
-				narrowed = append(narrowed, candidate{ZoneCandidate: disk.ZoneCandidate{Zone: zone, Takes: p.Takes}})
+				narrowed = append(narrowed, disk.ZoneCandidate{Zone: zone, Takes: p.Takes})
 			}
 		}
 	}
@@ -148,12 +128,12 @@ func narrow(candidates []candidate, wanted []disk.Zone) []candidate {
 // goes by the preferred key, or by the one that the requirement has if it
 // hasn't that; a regional disk goes by its region. With affinity the term also
 // names the disk's category, which not every node takes.
-func (a area) topology(d disk.Disk, candidates []candidate, affinity bool) *csi.Topology {
+func (c Config) topology(d disk.Disk, candidates []disk.ZoneCandidate, affinity bool) *csi.Topology {
 	segments := map[string]string{}
 	if d.Zone == "" {
-		segments[topology.RegionKey] = a.region
+		segments[topology.RegionKey] = c.Owner.Region
 	} else {
-		segments[a.keyOf(d.Zone, candidates)] = string(d.Zone)
+		segments[c.keyOf(d.Zone, candidates)] = string(d.Zone)
 	}
 	if affinity {
 		segments[disk.NodeTypeLabel+string(d.Category)] = "available"
@@ -161,16 +141,16 @@ func (a area) topology(d disk.Disk, candidates []candidate, affinity bool) *csi.
 	return &csi.Topology{Segments: segments}
 }
 
-func (a area) keyOf(zone disk.Zone, candidates []candidate) string {
+func (c Config) keyOf(zone disk.Zone, candidates []disk.ZoneCandidate) string {
 	for _, p := range candidates {
-		if p.Zone == zone && len(p.keys) > 0 && !slices.Contains(p.keys, a.preferredKey) {
-			return p.keys[0]
+		if p.Zone == zone && len(p.Keys) > 0 && !slices.Contains(p.Keys, c.TopologyKey) {
+			return p.Keys[0]
 		}
 	}
-	return a.preferredKey
+	return c.TopologyKey
 }
 
-func zoneNames(candidates []candidate) string {
+func zoneNames(candidates []disk.ZoneCandidate) string {
 	var zones []disk.Zone
 	for _, p := range candidates {
 		zones = append(zones, p.Zone)

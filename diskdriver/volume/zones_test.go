@@ -26,8 +26,8 @@ func TestTopologyKeyIsTheConfiguredOneIfRequired(t *testing.T) {
 		{topology.ZoneKey, []string{topology.WellKnownZoneKey}, topology.WellKnownZoneKey},
 		{topology.ZoneKey, nil, topology.ZoneKey},
 	} {
-		a := area{region: "cn-hangzhou", preferredKey: row.preferred}
-		got := a.keyOf("z", []candidate{{ZoneCandidate: disk.ZoneCandidate{Zone: "other"}, keys: []string{"x"}}, {ZoneCandidate: disk.ZoneCandidate{Zone: "z"}, keys: row.keys}})
+		a := Config{Owner: disk.Owner{Region: "cn-hangzhou"}, TopologyKey: row.preferred}
+		got := a.keyOf("z", []disk.ZoneCandidate{{Zone: "other", Keys: []string{"x"}}, {Zone: "z", Keys: row.keys}})
 		if got != row.want {
 			t.Errorf("prefer %s, requirement has %v: %s, want %s", row.preferred, row.keys, got, row.want)
 		}
@@ -58,7 +58,7 @@ func TestZonesOfAVolumeDoNotChange(t *testing.T) {
 		allows := func(zone disk.Zone) bool {
 			return len(requisite) == 0 || slices.Contains(requisite, strings.TrimPrefix(string(zone), "cn-hangzhou-"))
 		}
-		a := area{region: "cn-hangzhou", preferredKey: topology.WellKnownZoneKey}
+		a := Config{Owner: disk.Owner{Region: "cn-hangzhou"}, TopologyKey: topology.WellKnownZoneKey}
 		first, firstErr := a.candidates(req, wanted)
 		for range 100 {
 			if again, err := a.candidates(req, wanted); !reflect.DeepEqual(again, first) || (err == nil) != (firstErr == nil) {
@@ -127,7 +127,7 @@ func FuzzADiskLivesWhereTheTopologyAllows(f *testing.F) {
 	f.Add("r=elsewhere", "q=1", "a")
 	f.Add("z=", "w=", ",")
 	f.Fuzz(func(t *testing.T, requisite, preferred, zoneID string) {
-		a := area{region: "cn-hangzhou", preferredKey: topology.WellKnownZoneKey}
+		a := Config{Owner: disk.Owner{Region: "cn-hangzhou"}, TopologyKey: topology.WellKnownZoneKey}
 		requirement := &csi.TopologyRequirement{Requisite: termsOf(requisite), Preferred: termsOf(preferred)}
 		var wanted []disk.Zone
 		for zone := range strings.SplitSeq(zoneID, ",") {
