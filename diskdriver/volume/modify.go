@@ -44,30 +44,37 @@ func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	if err := c.changes.await(ctx, id, parameters); err != nil {
 		return nil, err
 	}
-	response, err := c.modify(ctx, id, change)
+	err = c.modify(ctx, id, change)
 	c.changes.note(id, parameters, err)
-	return response, err
+	if err != nil {
+		return nil, err
+	}
+	return &csi.ControllerModifyVolumeResponse{}, nil
 }
 
-// modify takes the steps that are left, and answers when ECS shows the change.
-func (c *Controller) modify(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
+// modify takes the steps that are left, and returns when ECS shows the change.
+func (c *Controller) modify(ctx context.Context, id disk.ID, change disk.Change) error {
 	for range mostMoves {
 		steps, err := c.settled(ctx, id, change)
-		if err != nil {
-			return nil, err
+		if err != nil || steps.Done() {
+			return err
 		}
-		if steps.Done() {
-			return &csi.ControllerModifyVolumeResponse{}, nil
+		moved, err := c.tryMove(ctx, id, steps.Move)
+		if err == nil && moved {
+			continue
 		}
-		busy, err := c.takeSteps(ctx, id, steps)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = c.takeSteps(ctx, id, steps)
 		}
-		if !busy {
-			return c.changed(ctx, id, change)
+		if err == nil {
+			steps, _, err = c.steps(ctx, id, change)
 		}
+		if err == nil && !steps.Done() {
+			err = &disk.Error{Disk: id, Kind: disk.Pending, Err: errUnseen}
+		}
+		return err
 	}
-	return nil, &disk.Error{Disk: id, Kind: disk.Pending, Err: errMoving}
+	return &disk.Error{Disk: id, Kind: disk.Pending, Err: errMoving}
 }
 
 // settled returns what is left to do when no move is under way: one that is
@@ -120,37 +127,39 @@ func (c *Controller) steps(ctx context.Context, id disk.ID, change disk.Change) 
 	return steps, d.State == disk.Modifying, err
 }
 
-// takeSteps does what is left to do, the tags last: a change that ECS refuses leaves them as they were. busy: another move was under way, is over now,
-// and nothing was done; what is left has to be found out anew.
-func (c *Controller) takeSteps(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
-	if !steps.Move.None() {
-		err := c.ecs.TryMove(ctx, id, steps.Move)
-		if disk.KindOf(err) == disk.Pending {
-			return true, c.awaitMove(ctx, id)
-		}
-		if err != nil {
-			return false, err
-		}
+// tryMove asks ECS whether a move would work. moved: ECS was at work on one of others, which is over now, so what is left has to be found
+// out anew.
+func (c *Controller) tryMove(ctx context.Context, id disk.ID, to disk.Move) (moved bool, err error) {
+	if to.None() {
+		return false, nil
 	}
+	if err = c.ecs.TryMove(ctx, id, to); disk.KindOf(err) == disk.Pending {
+		return true, c.awaitMove(ctx, id)
+	}
+	return false, err
+}
+
+// takeSteps does what is left to do, the tags last: a change that ECS refuses leaves them as they were.
+func (c *Controller) takeSteps(ctx context.Context, id disk.ID, steps disk.Steps) error {
 	if steps.StopBurst {
 		if err := c.ecs.Burst(ctx, id, false); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if !steps.Move.None() {
 		if err := c.move(ctx, id, steps.Move); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if steps.StartBurst {
 		if err := c.ecs.Burst(ctx, id, true); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := c.ecs.Untag(ctx, id, steps.Untag); err != nil {
-		return false, err
+		return err
 	}
-	return false, c.ecs.Tag(ctx, id, steps.Tag)
+	return c.ecs.Tag(ctx, id, steps.Tag)
 }
 
 // move moves a disk and waits until that is over.
@@ -173,16 +182,4 @@ func (c *Controller) awaitMove(ctx context.Context, id disk.ID) error {
 		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
 	}
 	return c.ecs.AwaitTask(ctx, id, task)
-}
-
-// changed answers when ECS shows the change.
-func (c *Controller) changed(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
-	steps, _, err := c.steps(ctx, id, change)
-	switch {
-	case err != nil:
-		return nil, err
-	case !steps.Done():
-		return nil, &disk.Error{Disk: id, Kind: disk.Pending, Err: errUnseen}
-	}
-	return &csi.ControllerModifyVolumeResponse{}, nil
 }
