@@ -28,7 +28,7 @@ func (m *metrics) report(ctx context.Context, req any, info *grpc.UnaryServerInf
 	switch {
 	case err != nil:
 		klog.ErrorS(err, "Call failed", fields...)
-	case claimOf(req) != (claim{}):
+	case targetOf(req) != (target{}):
 		klog.InfoS("Call done", fields...)
 	default:
 		klog.V(5).InfoS("Call done", append(fields, "response", sanitized{response})...)

@@ -50,7 +50,7 @@ func TestWhatWorksSideBySide(t *testing.T) {
 	} {
 		for _, order := range [][2]proto.Message{{test.first, test.second}, {test.second, test.first}} {
 			f := newInflight()
-			first, second := claimOf(order[0]), claimOf(order[1])
+			first, second := targetOf(order[0]), targetOf(order[1])
 			if !f.take(first) {
 				t.Fatalf("%s: the first doesn't get in", test.what)
 			}

@@ -35,7 +35,7 @@ func recoverPanics(count prometheus.Counter) grpc.UnaryServerInterceptor {
 				count.Inc()
 				klog.ErrorS(fmt.Errorf("panic: %v", cause), "A handler panicked", "method", info.FullMethod, "stack", string(debug.Stack()))
 				code := codes.Internal
-				if claimOf(req) != (claim{}) {
+				if targetOf(req) != (target{}) {
 					code = answers[disk.UnknownOutcome].code
 				}
 				response, err = nil, status.Errorf(code, "%s panicked: %v", path.Base(info.FullMethod), cause)

@@ -110,7 +110,7 @@ func TestASecondOperationOnAVolumeIsAborted(t *testing.T) {
 }
 
 func TestANameIsNotTakenForAnID(t *testing.T) {
-	if claimOf(&csi.CreateVolumeRequest{Name: "d-1"}) == claimOf(&csi.DeleteVolumeRequest{VolumeId: "d-1"}) {
+	if targetOf(&csi.CreateVolumeRequest{Name: "d-1"}) == targetOf(&csi.DeleteVolumeRequest{VolumeId: "d-1"}) {
 		t.Error("creating the name d-1 and deleting the ID d-1 shut each other out")
 	}
 }

@@ -141,7 +141,7 @@ func repeated(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 	for {
 		err := invoker(ctx, method, req, reply, cc, opts...)
 		code := status.Code(err)
-		if code != codes.Unavailable && (code != codes.Aborted || claimOf(req) == (claim{})) {
+		if code != codes.Unavailable && (code != codes.Aborted || targetOf(req) == (target{})) {
 			return err
 		}
 		time.Sleep(time.Second)

@@ -189,4 +189,6 @@ func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
 }
 
 // fit is a choice with the size that it would have.
-func fit(c Choice, size GiB) Attempt { return Attempt{Category: c.Category, Level: c.Level, Size: size} }
+func fit(c Choice, size GiB) Attempt {
+	return Attempt{Category: c.Category, Level: c.Level, Size: size}
+}
