@@ -22,14 +22,7 @@ type Class struct {
 	Unchecked        bool             // parameter omitfsck: the node doesn't check a file system before it mounts it
 	CategoryAffinity bool             // the PV's affinity names the category too
 	AtLeast20        bool             // parameter volumeSizeAutoAvailable: raise a smaller claim to 20 GiB
-	Encrypted        bool
-	KMSKeyID         string
-	MultiAttach      bool
-	ProvisionedIOPS  int64
-	Bursting         bool
-	ResourceGroupID  string
-	StorageClusterID string
-	Tags             disk.Tags // the user's
+	Disk             disk.Spec        // without a name, and with the user's tags alone
 	SnapshotID       disk.SnapshotID
 	ClaimName        string   // the claim that the volume is for, if the provisioner says so
 	ClaimNamespace   string   // and its namespace
@@ -56,7 +49,7 @@ const (
 // of, an unknown name are Invalid; the error names the parameter, its value
 // and what is allowed.
 func Parse(class, mutable map[string]string, unknown Unknown) (Class, error) {
-	p := Class{Tags: disk.Tags{}}
+	p := Class{Disk: disk.Spec{Tags: disk.Tags{}}}
 	var err error
 	if p.Warnings, err = take(&p, "parameter", class, classKeys, unknown); err != nil {
 		return Class{}, err
@@ -77,14 +70,14 @@ func Parse(class, mutable map[string]string, unknown Unknown) (Class, error) {
 // with levels.
 func (p *Class) settle() error {
 	switch {
-	case p.KMSKeyID != "" && !p.Encrypted:
-		return disk.Errorf(disk.Invalid, `parameter kmsKeyId: %q needs parameter encrypted to be "true"`, p.KMSKeyID)
-	case p.StorageClusterID != "" && len(p.levels) == 0:
-		return disk.Errorf(disk.Invalid, "parameter storageClusterId: %q needs parameter performanceLevel", p.StorageClusterID)
-	case p.Bursting && p.MultiAttach:
+	case p.Disk.KMSKeyID != "" && !p.Disk.Encrypted:
+		return disk.Errorf(disk.Invalid, `parameter kmsKeyId: %q needs parameter encrypted to be "true"`, p.Disk.KMSKeyID)
+	case p.Disk.StorageClusterID != "" && len(p.levels) == 0:
+		return disk.Errorf(disk.Invalid, "parameter storageClusterId: %q needs parameter performanceLevel", p.Disk.StorageClusterID)
+	case p.Disk.Bursting && p.Disk.MultiAttach:
 		return disk.Errorf(disk.Invalid, `parameter burstingEnabled: "true" is not allowed with multiAttach; allowed is "false"`)
 	}
-	if err := disk.CheckRoom("diskTags", p.Tags, nil); err != nil {
+	if err := disk.CheckRoom("diskTags", p.Disk.Tags, nil); err != nil {
 		return err
 	}
 	if err := p.checkArchive(); err != nil {
@@ -103,8 +96,8 @@ func (p *Class) settle() error {
 		}
 	}
 	p.warnOfIdle(len(p.levels) > 0, "performanceLevel", func(t disk.Traits) bool { return t.Levels != nil })
-	p.warnOfIdle(p.ProvisionedIOPS > 0, "provisionedIops", func(t disk.Traits) bool { return t.IOPS })
-	p.warnOfIdle(p.Bursting, "burstingEnabled", func(t disk.Traits) bool { return t.Bursting })
+	p.warnOfIdle(p.Disk.ProvisionedIOPS > 0, "provisionedIops", func(t disk.Traits) bool { return t.IOPS })
+	p.warnOfIdle(p.Disk.Bursting, "burstingEnabled", func(t disk.Traits) bool { return t.Bursting })
 	return nil
 }
 
@@ -135,17 +128,9 @@ func (p Class) Want(requiredBytes, limitBytes int64, filesystem string) (disk.Wa
 
 // Spec returns the disk that the class asks for under a volume's name.
 func (p Class) Spec(name, cluster string) disk.Spec {
-	tags := disk.VolumeTags(p.Tags, name, cluster, p.ClaimName, p.ClaimNamespace)
-	tags.SetCut(disk.ArchiveTag, p.archiveTag())
-	return disk.Spec{
-		Name:             name,
-		Encrypted:        p.Encrypted,
-		KMSKeyID:         p.KMSKeyID,
-		MultiAttach:      p.MultiAttach,
-		ProvisionedIOPS:  p.ProvisionedIOPS,
-		Bursting:         p.Bursting,
-		ResourceGroupID:  p.ResourceGroupID,
-		StorageClusterID: p.StorageClusterID,
-		Tags:             tags,
-	}
+	spec := p.Disk
+	spec.Name = name
+	spec.Tags = disk.VolumeTags(p.Disk.Tags, name, cluster, p.ClaimName, p.ClaimNamespace)
+	spec.Tags.SetCut(disk.ArchiveTag, p.archiveTag())
+	return spec
 }

@@ -40,26 +40,29 @@ func TestParametersAreUnderstood(t *testing.T) {
 			},
 			want: Class{
 				Choices: []disk.Choice{{Category: "cloud_auto"}}, Zones: []disk.Zone{"cn-hangzhou-h", "cn-hangzhou-i"}, Region: "cn-hangzhou",
-				Filesystem: "xfs", MkfsOptions: "-m reflink=0", XFSFeatures: disk.XFSLatest, CategoryAffinity: true, AtLeast20: true, Encrypted: true, KMSKeyID: "key-1",
-				ProvisionedIOPS: 3000, Bursting: true, ResourceGroupID: "rg-1", Tags: disk.Tags{"team": "db", "url": "a:b", "empty": ""},
+				Filesystem: "xfs", MkfsOptions: "-m reflink=0", XFSFeatures: disk.XFSLatest, CategoryAffinity: true, AtLeast20: true,
+				Disk: disk.Spec{
+					Encrypted: true, KMSKeyID: "key-1", ProvisionedIOPS: 3000, Bursting: true, ResourceGroupID: "rg-1",
+					Tags: disk.Tags{"team": "db", "url": "a:b", "empty": ""},
+				},
 				ClaimName: "data", ClaimNamespace: "shop",
 			},
 		},
 		{
 			name:  "multi-attach in a storage cluster",
 			class: m{"type": "cloud_essd", "performanceLevel": "PL1", "multiAttach": "Enabled", "storageClusterId": "dbsc-1"},
-			want:  Class{Choices: []disk.Choice{{Category: "cloud_essd", Level: "PL1"}}, MultiAttach: true, StorageClusterID: "dbsc-1"},
+			want:  Class{Choices: []disk.Choice{{Category: "cloud_essd", Level: "PL1"}}, Disk: disk.Spec{MultiAttach: true, StorageClusterID: "dbsc-1"}},
 		},
 		{
 			name:    "mutable parameters override the class",
 			class:   m{"type": "cloud_ssd", "performanceLevel": "PL0", "diskTags/a": "1", "diskTags/b": "2", "burstingEnabled": "true"},
 			mutable: m{"type": "cloud_essd", "performanceLevel": "PL2", "-diskTags/a": "", "diskTags/b": "3", "burstingEnabled": "f", "csi.storage.k8s.io/pvc/name": "x"},
-			want:    Class{Choices: []disk.Choice{{Category: "cloud_essd", Level: "PL2"}}, Tags: disk.Tags{"b": "3"}},
+			want:    Class{Choices: []disk.Choice{{Category: "cloud_essd", Level: "PL2"}}, Disk: disk.Spec{Tags: disk.Tags{"b": "3"}}},
 		},
 		{
 			name:  "what does nothing says so",
 			class: m{"readOnly": "true", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "topodisk.io/strict-topology": "true", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
-			want: Class{Choices: []disk.Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
+			want: Class{Choices: []disk.Choice{{Category: "cloud_ssd"}}, Disk: disk.Spec{ProvisionedIOPS: 5}, Warnings: []string{
 				"parameter readOnly does nothing: mount the volume read-only in the Pod",
 				"parameter restrictToHpnZone does nothing: volumes of Lingjun zones are not supported",
 				"parameter topodisk.io/strict-topology does nothing: disk-provisioner keeps it to itself; with csi-provisioner its flag --strict-topology counts",
@@ -193,7 +196,7 @@ func TestSpecCarriesTheDriversTagsAndTheUsers(t *testing.T) {
 	if diff := cmp.Diff(want, p.Spec("disk-1", "c1").Tags); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(disk.Tags{"team": "web"}, p.Tags); diff != "" {
+	if diff := cmp.Diff(disk.Tags{"team": "web"}, p.Disk.Tags); diff != "" {
 		t.Errorf("the user's tags changed: %s", diff)
 	}
 }
@@ -237,11 +240,11 @@ func FuzzEncryptionIsNeverLeftOutByMistake(f *testing.F) {
 		p, err := Parse(map[string]string{"encrypted": value}, nil, Warn)
 		switch strings.ToLower(value) {
 		case "", "false", "f", "no", "0", "disabled":
-			if err != nil || p.Encrypted {
-				t.Errorf("%q: encrypted %v, %v", value, p.Encrypted, err)
+			if err != nil || p.Disk.Encrypted {
+				t.Errorf("%q: encrypted %v, %v", value, p.Disk.Encrypted, err)
 			}
 		default:
-			if err == nil && !p.Encrypted {
+			if err == nil && !p.Disk.Encrypted {
 				t.Errorf("%q makes a plain disk", value)
 			}
 			if err != nil && disk.KindOf(err) != disk.Invalid {

@@ -98,20 +98,20 @@ var classKeys = keyTable[Class]{
 		},
 	},
 	"encrypted": {
-		set: truth(func(p *Class) *bool { return &p.Encrypted }), use: use{
+		set: truth(func(p *Class) *bool { return &p.Disk.Encrypted }), use: use{
 			means:  "Encrypts the disk, with the account's service key unless `kmsKeyId` names another.",
 			values: yesNo, without: "no, unless the account encrypts all disks", rule: "CreateDisk, Encrypted",
 		},
 	},
 	"kmsKeyId": {
-		set: text(func(p *Class) *string { return &p.KMSKeyID }), use: use{
+		set: text(func(p *Class) *string { return &p.Disk.KMSKeyID }), use: use{
 			means:  "The KMS key to encrypt with. Needs `encrypted`.",
 			values: "ID of an enabled, symmetric key", without: "the account's service key", rule: "CreateDisk, KMSKeyId",
 		},
 	},
 	"alibabacloud.com/kms-key-id": {same: "kmsKeyId"},
 	"multiAttach": {
-		set: truth(func(p *Class) *bool { return &p.MultiAttach }), use: use{
+		set: truth(func(p *Class) *bool { return &p.Disk.MultiAttach }), use: use{
 			means:  "The disk can be attached to up to 16 instances of a kind that ECS allows (NVMe). Needed for access modes of several nodes; only block volumes may be written by several.",
 			values: yesNo, without: "no", rule: "CreateDisk, MultiAttach",
 		},
@@ -123,19 +123,19 @@ var classKeys = keyTable[Class]{
 		},
 	},
 	"burstingEnabled": {
-		set: truth(func(p *Class) *bool { return &p.Bursting }), use: use{
+		set: truth(func(p *Class) *bool { return &p.Disk.Bursting }), use: use{
 			means:  "Lets the disk exceed its IOPS for an extra charge, for types that support it. Not with `multiAttach`.",
 			values: yesNo, without: "no", rule: "CreateDisk, BurstingEnabled",
 		},
 	},
 	"resourceGroupId": {
-		set: text(func(p *Class) *string { return &p.ResourceGroupID }), use: use{
+		set: text(func(p *Class) *string { return &p.Disk.ResourceGroupID }), use: use{
 			means:  "The resource group that the disk belongs to.",
 			values: "ID of a resource group", without: "the account's default group", rule: "CreateDisk, ResourceGroupId",
 		},
 	},
 	"storageClusterId": {
-		set: text(func(p *Class) *string { return &p.StorageClusterID }), use: use{
+		set: text(func(p *Class) *string { return &p.Disk.StorageClusterID }), use: use{
 			means:  "The dedicated storage cluster that holds the disk. Needs `performanceLevel`.",
 			values: "ID of a storage cluster", without: "none", rule: "CreateDisk, StorageClusterId",
 		},
@@ -290,7 +290,7 @@ func (p *Class) setXFSFeatures(value string) (err error) {
 }
 
 func (p *Class) setIOPS(value string) (err error) {
-	p.ProvisionedIOPS, err = count(value)
+	p.Disk.ProvisionedIOPS, err = count(value)
 	return err
 }
 
@@ -322,6 +322,6 @@ func (p *Class) tag(name, value string) error {
 	if err := disk.CheckTag(name, value); err != nil {
 		return err
 	}
-	p.Tags[name] = value
+	p.Disk.Tags[name] = value
 	return nil
 }

@@ -9,52 +9,49 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// change is what the parameters of a VolumeAttributesClass have named so far.
-type change struct{ disk.Change }
-
 // asItIs is what becomes of a trait that a change doesn't name.
 const asItIs = "stays as it is"
 
 // mutableKeys are the parameters of a VolumeAttributesClass.
-var mutableKeys = keyTable[change]{
+var mutableKeys = keyTable[disk.Change]{
 	"type": {
-		set: (*change).setCategory, use: use{
+		set: changeCategory, use: use{
 			means:  "The disk type. ECS defines which types a disk can change to, and how long to wait before the next change. A disk can't change between regional and zonal, and one with `multiAttach` can't change its type.",
 			values: oneType, without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
 		},
 	},
 	"performanceLevel": {
-		set: (*change).setLevel, use: use{
+		set: changeLevel, use: use{
 			means:  "The level of a `cloud_essd`.",
 			values: oneLevel, without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
 		},
 	},
 	"provisionedIops": {
-		set: (*change).setIOPS, use: use{
+		set: changeIOPS, use: use{
 			means:  "IOPS in addition to those of the size, for types that support them.",
 			values: iopsRange, without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
-		set: (*change).setBursting, use: use{
+		set: changeBursting, use: use{
 			means:  "Lets the disk exceed its IOPS for an extra charge, for types that support it.",
 			values: fmt.Sprintf("%s; yes from %d GiB, not with `multiAttach`", yesNo, disk.LeastToBurst), without: asItIs, rule: "ModifyDiskAttribute, BurstingEnabled",
 		},
 	},
 	"diskTags/": {
-		under: (*change).tag, use: use{
+		under: changeTag, use: use{
 			means:  "Sets a tag of the disk.",
 			values: tagRules, without: asItIs, rule: "TagResources, Tag",
 		},
 	},
 	"-diskTags/": {
-		under: (*change).untag, use: use{
+		under: removeTag, use: use{
 			means:  "Removes a tag of the disk.",
 			values: "any text, or none; not the driver's own tags", without: asItIs, rule: "UntagResources, TagKey",
 		},
 	},
 	"csi.storage.k8s.io/": {
-		under: func(*change, string, string) error { return nil },
+		under: func(*disk.Change, string, string) error { return nil },
 		use:   use{means: "Not used.", by: "csi-resizer"},
 	},
 }
@@ -68,7 +65,7 @@ func ParseChange(mutable map[string]string) (disk.Change, error) {
 }
 
 func parseChange(mutable map[string]string, unknown Unknown) (disk.Change, []string, error) {
-	c := change{disk.Change{Tag: disk.Tags{}}}
+	c := disk.Change{Tag: disk.Tags{}}
 	warnings, err := take(&c, "mutable parameter", mutable, mutableKeys, unknown)
 	if err != nil {
 		return disk.Change{}, nil, err
@@ -78,10 +75,10 @@ func parseChange(mutable map[string]string, unknown Unknown) (disk.Change, []str
 			return disk.Change{}, nil, disk.Errorf(disk.Invalid, "mutable parameter -diskTags/%s is not allowed beside diskTags/%s: the tag can't both go and stay", name, name)
 		}
 	}
-	return c.Change, warnings, nil
+	return c, warnings, nil
 }
 
-func (c *change) setCategory(value string) (err error) {
+func changeCategory(c *disk.Change, value string) (err error) {
 	if value == "available" || strings.Contains(value, ",") {
 		return fmt.Errorf("allowed is one of %s", disk.List(disk.Categories()))
 	}
@@ -89,7 +86,7 @@ func (c *change) setCategory(value string) (err error) {
 	return err
 }
 
-func (c *change) setLevel(value string) (err error) {
+func changeLevel(c *disk.Change, value string) (err error) {
 	if strings.Contains(value, ",") {
 		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
 	}
@@ -97,24 +94,24 @@ func (c *change) setLevel(value string) (err error) {
 	return err
 }
 
-func (c *change) setIOPS(value string) error {
+func changeIOPS(c *disk.Change, value string) error {
 	n, err := count(value)
 	c.IOPS = &n
 	return err
 }
 
-func (c *change) setBursting(value string) error {
+func changeBursting(c *disk.Change, value string) error {
 	on, err := boolean(value)
 	c.Bursting = &on
 	return err
 }
 
-func (c *change) tag(name, value string) error {
+func changeTag(c *disk.Change, name, value string) error {
 	c.Tag[name] = value
 	return disk.CheckTag(name, value)
 }
 
-func (c *change) untag(name, _ string) error {
+func removeTag(c *disk.Change, name, _ string) error {
 	if disk.IsDriverTag(name) {
 		return fmt.Errorf("the driver itself needs the tag %s", name)
 	}
@@ -132,13 +129,13 @@ func (p *Class) overlay(c disk.Change) {
 		p.levels = []disk.Level{c.Level}
 	}
 	if c.IOPS != nil {
-		p.ProvisionedIOPS = *c.IOPS
+		p.Disk.ProvisionedIOPS = *c.IOPS
 	}
 	if c.Bursting != nil {
-		p.Bursting = *c.Bursting
+		p.Disk.Bursting = *c.Bursting
 	}
 	for _, name := range c.Untag {
-		delete(p.Tags, name)
+		delete(p.Disk.Tags, name)
 	}
-	maps.Copy(p.Tags, c.Tag)
+	maps.Copy(p.Disk.Tags, c.Tag)
 }

@@ -26,7 +26,7 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	if err != nil {
 		return nil, err
 	}
-	sizes, found := offers.Sizes(class.Choices, candidates, class.MultiAttach)
+	sizes, found := offers.Sizes(class.Choices, candidates, class.Disk.MultiAttach)
 	if class.AtLeast20 {
 		sizes.Least = max(sizes.Least, 20)
 	}
@@ -51,7 +51,7 @@ func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []disk.
 		if err := capability.Check(req.GetVolumeCapabilities()); err != nil {
 			return class, nil, err
 		}
-		if err := capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach); err != nil {
+		if err := capability.Shareable(req.GetVolumeCapabilities(), class.Disk.MultiAttach); err != nil {
 			return class, nil, err
 		}
 	}

@@ -260,10 +260,10 @@ func (c *Controller) parameters(req *csi.CreateVolumeRequest) (params.Class, err
 		return class, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed: a class names a snapshot only with --allow-snapshot-parameter; a claim can have a VolumeSnapshot as its dataSource",
 			params.SnapshotParameter, class.SnapshotID)
 	}
-	if err := disk.CheckRoom("diskTags", class.Tags, c.config.ExtraTags); err != nil {
+	if err := disk.CheckRoom("diskTags", class.Disk.Tags, c.config.ExtraTags); err != nil {
 		return class, err
 	}
-	return class, capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach)
+	return class, capability.Shareable(req.GetVolumeCapabilities(), class.Disk.MultiAttach)
 }
 
 // named returns the one disk that carries the volume's name. Failing to read
