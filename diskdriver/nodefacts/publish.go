@@ -2,9 +2,13 @@ package nodefacts
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/leader"
 )
 
 const (
@@ -241,4 +246,83 @@ func (w *publication) write(ctx context.Context, s *nodeInstance, labels bool) (
 	}
 	klog.V(3).InfoS("Node facts are published", "node", s.node.Name, "facts", facts.text())
 	return facts.isComplete(), nil
+}
+
+// metadata is a merge patch of a Node. A nil value takes the key away.
+type metadata struct {
+	UID         types.UID          `json:"uid"` // of another Node by the same name is a conflict
+	Labels      map[string]*string `json:"labels,omitempty"`
+	Annotations map[string]string  `json:"annotations,omitempty"`
+}
+
+// patchOf returns what makes a Node say its facts, in labels only if these are the
+// driver's, and false if it says them already. A label goes only if the instance is known not to take the category.
+// A label with another value than available was set by somebody else, who may
+// want to keep disks of that category off the node, and is left alone.
+func patchOf(node *corev1.Node, f Facts, labels bool) (patch []byte, needed bool) {
+	m := metadata{UID: node.UID, Labels: map[string]*string{}}
+	takes, refuses := f.Takes, f.Refuses
+	if !labels {
+		takes, refuses = nil, nil
+	}
+	for _, c := range takes {
+		if key := disk.NodeTypeLabel + string(c); node.Labels[key] == "" && categoryForm.MatchString(string(c)) {
+			value := available
+			m.Labels[key] = &value
+		}
+	}
+	for _, c := range refuses {
+		if key := disk.NodeTypeLabel + string(c); node.Labels[key] == available {
+			m.Labels[key] = nil
+		}
+	}
+	if text := f.text(); node.Annotations[Annotation] != text {
+		m.Annotations = map[string]string{Annotation: text}
+	}
+	if len(m.Labels) == 0 && m.Annotations == nil {
+		return nil, false
+	}
+	patch, err := json.Marshal(map[string]metadata{"metadata": m})
+	return patch, err == nil
+}
+
+// How long a silent holder is waited for, and how it renews.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+var notInName = regexp.MustCompile(`[^a-z0-9-]`)
+
+// LeaseName is the name of the Lease of a CSI driver's node facts.
+func LeaseName(driver string) string {
+	return "topodisk-node-facts-" + notInName.ReplaceAllString(strings.ToLower(driver), "-")
+}
+
+// lead does the work whenever this process holds the Lease, until ctx ends.
+// Two replicas of different versions must not write in turn what each thinks
+// right. A last write after the Lease was lost does no harm: it says what was
+// so a moment ago, and the next holder looks at every Node.
+func (p *Publisher) lead(ctx context.Context, work func(context.Context)) {
+	for ctx.Err() == nil {
+		lease := &leader.Lease{
+			Namespace: p.config.Namespace, Name: LeaseName(p.config.Driver),
+			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		}
+		ended := make(chan struct{})
+		err := lease.RunWhileHeld(ctx, p.client, func(held context.Context) error {
+			defer close(ended)
+			work(held)
+			return nil
+		})
+		switch {
+		case errors.Is(err, leader.ErrLost):
+			klog.ErrorS(err, "Node facts are published by another replica", "lease", lease.Name)
+			<-ended
+		case err != nil:
+			klog.ErrorS(err, "Node facts are not published")
+			return
+		}
+	}
 }

@@ -7,6 +7,7 @@ package params
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -133,4 +134,55 @@ func (p Class) Spec(name, cluster string) disk.Spec {
 	spec.Tags = disk.VolumeTags(p.Disk.Tags, name, cluster, p.ClaimName, p.ClaimNamespace)
 	spec.Tags.SetCut(disk.ArchiveTag, p.archiveTag())
 	return spec
+}
+
+func (p *Class) setArchive(value string) error {
+	wanted, err := boolean(value)
+	p.archive = &wanted
+	return err
+}
+
+func (p *Class) setArchiveDays(value string) (err error) {
+	p.archiveDays, err = disk.ParseRetention(value)
+	return err
+}
+
+// checkArchive refuses a lifetime for an archive that is not wanted.
+func (p *Class) checkArchive() error {
+	if p.archiveDays > 0 && p.archive != nil && !*p.archive {
+		return disk.Errorf(disk.Invalid, `parameter volumeDeleteSnapshotRetentionDays: "%d" contradicts archiveOnDelete "false"`, p.archiveDays)
+	}
+	return nil
+}
+
+// archiveTag is what a disk of the class says of its archive; empty for none.
+// It is kept on the disk, for a deletion has no parameters and the class may be
+// gone by then.
+func (p *Class) archiveTag() string {
+	switch {
+	case p.archiveDays > 0:
+		return strconv.FormatInt(p.archiveDays, 10)
+	case p.archive != nil && *p.archive:
+		return disk.ArchiveForever
+	}
+	return ""
+}
+
+// MkfsOptionsFor understands parameter mkfsOptions for the file system of a volume; what is wrong is Invalid. For a volume without a
+// file system, options are right that some file system takes: its class may be for other volumes, too.
+func (p Class) MkfsOptionsFor(filesystem string, allowed disk.AllowedOptions) (options disk.MkfsOptions, err error) {
+	filesystems := []string{filesystem}
+	if filesystem == "" {
+		filesystems = []string{"ext4", "ext3", "xfs"}
+	}
+	for i, of := range filesystems {
+		o, refused := disk.ParseMkfsOptions(of, p.MkfsOptions, allowed)
+		if refused == nil {
+			return o, nil
+		}
+		if i == 0 {
+			err = disk.Errorf(disk.Invalid, "parameter mkfsOptions: %w", refused)
+		}
+	}
+	return options, err
 }

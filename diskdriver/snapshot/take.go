@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -90,4 +92,122 @@ func (c *Controller) checkSources(ctx context.Context, sources ...disk.ID) error
 		}
 	}
 	return nil
+}
+
+// taking is how a snapshot of a name is taken, once, or a group of snapshots.
+type taking[T any, ID ~string] struct {
+	records *creation.Table
+	name    string // by which the Record and the client token go
+	id      func(T) ID
+	create  func(ctx context.Context, token disk.Token) (ID, error)
+	find    func(ctx context.Context) ([]T, error) // by the marks
+	matches func(T) error                          // nil: it is what is asked for
+	whole   func(T) bool                           // whether a read shows all of it, so that it can be compared
+	// await waits until it is taken. NotFound: no read shows it. An error that is
+	// final says that it has failed.
+	await func(ctx context.Context, id ID) (T, error)
+	// checkGone returns nil if what no read shows is gone. disk.ErrUntold: nobody can tell.
+	checkGone func(ctx context.Context, id ID) error
+}
+
+// take makes it, or finds the one that was made before, and waits until it is
+// taken.
+func (t taking[T, ID]) take(ctx context.Context) (T, error) {
+	t.records.Called(ctx, t.name)
+	taken, err := creation.Maker[T]{Records: t.records, Name: t.name, Make: t.send, Find: t.look}.Obtain(ctx)
+	if err == nil {
+		err = t.matches(taken)
+	}
+	if err == nil {
+		t.update(func(r *creation.Record) { r.Returned(string(t.id(taken))) })
+	}
+	return taken, err
+}
+
+// send sends a create, and waits.
+func (t taking[T, ID]) send(ctx context.Context, token disk.Token) (taken T, answer creation.Answer, err error) {
+	id, err := t.create(ctx, token)
+	switch {
+	case err != nil && disk.KindOf(err) == disk.NotFound: // what it is to be made from
+		return taken, creation.Refused, err
+	case err != nil:
+		return taken, creation.AnswerOf(err), err
+	}
+	taken, err = t.await(ctx, id)
+	if err != nil && disk.KindOf(err) == disk.NotFound {
+		t.update(func(r *creation.Record) { r.Unseen(string(id)) })
+		return taken, creation.Unseen, err
+	}
+	return taken, creation.Made, err
+}
+
+// look looks for the one that was made before, and waits. That none is found uses
+// up the token only if what was made under it is gone: else an account that may
+// not see it would make another with every token.
+func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found bool, err error) {
+	shown, err := t.find(ctx)
+	record := t.records.Of(t.name, time.Now())
+	unseen, used := record.Used()
+	if err == nil && len(shown) == 0 && proof && used && unseen != "" {
+		if err = t.checkGone(ctx, ID(unseen)); errors.Is(err, disk.ErrUntold) {
+			err = t.guess(err)
+		}
+	}
+	switch {
+	case err != nil:
+		return taken, false, creation.NotRead(err)
+	case len(shown) == 0:
+		return taken, false, nil
+	}
+	if t.whole(shown[0]) {
+		if err := t.matches(shown[0]); err != nil {
+			return shown[0], false, err
+		}
+	}
+	taken, err = t.await(ctx, t.id(shown[0]))
+	return taken, true, lostSight(err)
+}
+
+// guess returns nil instead of an error after which nobody can tell whether what was
+// made is gone, once: that of a name that is used again may be gone, but what is made
+// next is new, and would be shown.
+func (t taking[T, ID]) guess(err error) error {
+	guessed := false
+	t.update(func(r *creation.Record) { guessed = r.Guess() })
+	if guessed {
+		return nil
+	}
+	return err
+}
+
+func (t taking[T, ID]) update(change func(*creation.Record)) {
+	t.records.Update(t.name, time.Now(), change)
+}
+
+// notRead is the error of a wait for what ECS has given the ID of, but for
+// NotFound: whatever kept the reads from their answer, it is there.
+func notRead(err error) error {
+	switch disk.KindOf(err) {
+	case disk.NotFound, disk.Pending, disk.Throttled, disk.Unreachable, disk.UnknownOutcome:
+		return err
+	}
+	if err == nil {
+		return nil
+	}
+	return &disk.Error{Kind: disk.UnknownOutcome, Err: fmt.Errorf("ECS gave its ID, but the reads that should show it failed: %w", err)}
+}
+
+// lostSight is the error of a wait for what a read has shown before: that the next
+// ones don't is not for good.
+func lostSight(err error) error {
+	if err != nil && disk.KindOf(err) == disk.NotFound {
+		return disk.Errorf(disk.Pending, "it was shown a moment ago: %w", err)
+	}
+	return err
+}
+
+// mayBeKnown says whether somebody may know the ID of what was taken at a time.
+func mayBeKnown(records *creation.Table, name string, taken time.Time) bool {
+	record := records.Of(name, time.Now())
+	return !record.Unheard(taken)
 }
