@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,6 +58,24 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	return response, nil
 }
 
+// checkCreate refuses a request that no driver can ever have made a disk for.
+// None gives up a mutable parameter that it has taken, but a call of this process
+// for the same name may have had others. Of earlier processes that isn't asked:
+// disk-provisioner repeats a request that it has sent as it was.
+func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
+	if err := disk.CheckName(req.GetName()); err != nil {
+		return err
+	}
+	if err := capability.Check(req.GetVolumeCapabilities()); err != nil {
+		return err
+	}
+	_, err := params.ParseChange(req.GetMutableParameters())
+	if err != nil && c.config.Unknown == params.Refuse && !c.creations.Knows(req.GetName()) {
+		return err
+	}
+	return checkSource(req.GetVolumeContentSource())
+}
+
 // parse understands what a request asks for.
 func (c *Controller) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o order, err error) {
 	if o.class, err = c.parameters(req); err != nil {
@@ -84,6 +103,41 @@ func (c *Controller) parse(ctx context.Context, req *csi.CreateVolumeRequest) (o
 	return o, nil
 }
 
+// parameters understands the class and holds the capabilities against it.
+func (c *Controller) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
+	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
+	if err != nil {
+		return class, err
+	}
+	for _, warning := range class.Warnings {
+		klog.InfoS("A parameter does nothing", "volume", req.GetName(), "warning", warning)
+	}
+	if class.Region != "" && class.Region != c.config.Owner.Region {
+		return class, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", class.Region, c.config.Owner.Region)
+	}
+	if class.SnapshotID != "" && !c.config.AllowSnapshotParameter {
+		return class, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed: a class names a snapshot only with --allow-snapshot-parameter; a claim can have a VolumeSnapshot as its dataSource",
+			params.SnapshotParameter, class.SnapshotID)
+	}
+	if err := disk.CheckRoom("diskTags", class.Disk.Tags, c.config.ExtraTags); err != nil {
+		return class, err
+	}
+	return class, capability.Shareable(req.GetVolumeCapabilities(), class.Disk.MultiAttach)
+}
+
+// format returns the file system that a volume will carry, empty for a block volume, and its options of mkfs as the node gets them.
+// Options of mkfs or mount that no new volume may have are Invalid.
+func (c Config) format(class params.Class, capabilities []*csi.VolumeCapability) (filesystem string, options disk.MkfsOptions, err error) {
+	if filesystem, err = capability.Filesystem(capabilities, class.Filesystem); err != nil {
+		return "", options, err
+	}
+	if err := capability.CheckMountOptions(capabilities, filesystem, c.Allowed); err != nil {
+		return "", options, err
+	}
+	options, err = class.MkfsOptionsFor(cmp.Or(filesystem, class.Filesystem), c.Allowed)
+	return filesystem, options, err
+}
+
 // place lays out what to try: the class's disk types in the zones allowed.
 func (c *Controller) place(o *order, requirement *csi.TopologyRequirement) error {
 	fits, err := disk.Fits(o.class.Choices, o.sized, o.spec)
@@ -97,63 +151,6 @@ func (c *Controller) place(o *order, requirement *csi.TopologyRequirement) error
 		return &disk.Error{Kind: disk.OutOfStock, MoreFrom: o.moreFrom(), Err: err}
 	}
 	return err
-}
-
-// moreFrom returns the size from which more of the class's disk types are possible.
-func (o order) moreFrom() disk.GiB { return disk.MoreFrom(o.class.Choices, o.sized, o.spec) }
-
-// finished returns a disk when ECS has finished making it: until then it may
-// fail, and ECS takes such a disk away. ECS alone says that it is gone, and then
-// the next call makes another.
-func (c *Controller) finished(ctx context.Context, name string, d disk.Disk) (disk.Disk, error) {
-	made, err := c.awaitMade(ctx, d)
-	if disk.KindOf(err) != disk.NotFound {
-		return made, err
-	}
-	switch gone, asked := c.isGone(ctx, d.ID); {
-	case gone:
-		c.creations.Update(name, time.Now(), (*creation.Record).Gone)
-		return made, disk.Errorf(disk.Pending, "ECS began to make disk %s and gave it up; the next call makes another", d.ID)
-	case asked != nil:
-		return made, disk.Errorf(disk.Pending, "ECS is making disk %s and doesn't show it, and whether it is gone can't be told: %w", d.ID, asked)
-	}
-	return made, disk.Errorf(disk.Pending, "ECS is making disk %s, and reads don't show it", d.ID)
-}
-
-// awaitMade returns a disk, when ECS has made it.
-func (c *Controller) awaitMade(ctx context.Context, d disk.Disk) (disk.Disk, error) {
-	if d.State != disk.Creating {
-		return d, nil
-	}
-	return c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
-}
-
-// conclude returns the error of a create as it may be told. One whose code is
-// final waits until it is proven that no disk of the name exists or comes to
-// exist, unless it names the disk that does.
-func (c *Controller) conclude(ctx context.Context, name string, refused error) error {
-	record := c.creations.Of(name, time.Now())
-	if !c.config.IsFinal(ctx, refused) || disk.KindOf(refused) == disk.Mismatch || !record.MayExist() {
-		return refused
-	}
-	d, found, err := c.finder(name).Look(ctx)
-	record = c.creations.Of(name, time.Now())
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w (%w)", err, refused)
-	case found:
-		return disk.Errorf(disk.Pending, "disk %s was made for this volume, and the call is refused: %w", d.ID, refused)
-	case record.MayExist():
-		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", creation.Remaining(record.Provable()), refused)
-	}
-	return refused
-}
-
-// finder is a creation.Maker of the volume's disk that makes none.
-func (c *Controller) finder(name string) creation.Maker[disk.Disk] {
-	return creation.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context, proof bool) (disk.Disk, bool, error) {
-		return c.named(ctx, name, proof)
-	}}
 }
 
 // findOrMake finds the disk of the name or makes it, and sees that it is the one asked for. What an earlier call has left
@@ -187,6 +184,19 @@ func (c *Controller) findOrMake(ctx context.Context, o order) (disk.Disk, error)
 		}
 		left = made.ID
 	}
+}
+
+// matches says whether a disk is the one asked for: a token or a name can bring
+// up one that is not.
+func (o order) matches(d disk.Disk) error {
+	err := o.spec.Matches(d)
+	if err == nil {
+		err = disk.Among(o.plan, o.want, d)
+	}
+	if err != nil {
+		return fmt.Errorf("the volume has a disk already, which is not the one asked for: %w", err)
+	}
+	return nil
 }
 
 // maker makes the disk of an order by one attempt after the other under one client token, until ECS makes a disk or answers anything but
@@ -226,44 +236,48 @@ func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
 	return maker
 }
 
-// checkCreate refuses a request that no driver can ever have made a disk for.
-// None gives up a mutable parameter that it has taken, but a call of this process
-// for the same name may have had others. Of earlier processes that isn't asked:
-// disk-provisioner repeats a request that it has sent as it was.
-func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
-	if err := disk.CheckName(req.GetName()); err != nil {
-		return err
+// noneLeft is the answer when every attempt was refused: each with what ECS said
+// to it. Only if none failed for want of stock would no other zone help.
+func noneLeft(o order, refusals []error) error {
+	if slices.ContainsFunc(refusals, func(err error) bool { return disk.KindOf(err) == disk.OutOfStock }) {
+		return &disk.Error{
+			Kind: disk.OutOfStock, Zones: o.zones(), MoreFrom: o.moreFrom(), Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals)),
+		}
 	}
-	if err := capability.Check(req.GetVolumeCapabilities()); err != nil {
-		return err
-	}
-	_, err := params.ParseChange(req.GetMutableParameters())
-	if err != nil && c.config.Unknown == params.Refuse && !c.creations.Knows(req.GetName()) {
-		return err
-	}
-	return checkSource(req.GetVolumeContentSource())
+	return &disk.Error{Kind: disk.Unfit, Err: fmt.Errorf("no disk type of the class takes %s, in any zone: %w", o.spec.Settings(), joined(refusals))}
 }
 
-// parameters understands the class and holds the capabilities against it.
-func (c *Controller) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
-	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
-	if err != nil {
-		return class, err
+// moreFrom returns the size from which more of the class's disk types are possible.
+func (o order) moreFrom() disk.GiB { return disk.MoreFrom(o.class.Choices, o.sized, o.spec) }
+
+// zones returns those of the plan.
+func (o order) zones() (zones []string) {
+	for _, try := range o.plan {
+		if try.Zone != "" && !slices.Contains(zones, string(try.Zone)) {
+			zones = append(zones, string(try.Zone))
+		}
 	}
-	for _, warning := range class.Warnings {
-		klog.InfoS("A parameter does nothing", "volume", req.GetName(), "warning", warning)
+	return zones
+}
+
+// joined are errors in one line.
+type joined []error
+
+func (j joined) Error() string {
+	words := make([]string, len(j))
+	for i, err := range j {
+		words[i] = err.Error()
 	}
-	if class.Region != "" && class.Region != c.config.Owner.Region {
-		return class, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", class.Region, c.config.Owner.Region)
-	}
-	if class.SnapshotID != "" && !c.config.AllowSnapshotParameter {
-		return class, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed: a class names a snapshot only with --allow-snapshot-parameter; a claim can have a VolumeSnapshot as its dataSource",
-			params.SnapshotParameter, class.SnapshotID)
-	}
-	if err := disk.CheckRoom("diskTags", class.Disk.Tags, c.config.ExtraTags); err != nil {
-		return class, err
-	}
-	return class, capability.Shareable(req.GetVolumeCapabilities(), class.Disk.MultiAttach)
+	return strings.Join(words, "; ")
+}
+
+func (j joined) Unwrap() []error { return j }
+
+// finder is a creation.Maker of the volume's disk that makes none.
+func (c *Controller) finder(name string) creation.Maker[disk.Disk] {
+	return creation.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context, proof bool) (disk.Disk, bool, error) {
+		return c.named(ctx, name, proof)
+	}}
 }
 
 // named returns the one disk that carries the volume's name. Failing to read
@@ -290,51 +304,30 @@ func (c *Controller) named(ctx context.Context, name string, proof bool) (disk.D
 	return disk.Disk{}, false, disk.Errorf(disk.Mismatch, "%d disks carry the name of this volume: %s; delete those that hold no data", len(disks), strings.Join(ids, ", "))
 }
 
-// noneLeft is the answer when every attempt was refused: each with what ECS said
-// to it. Only if none failed for want of stock would no other zone help.
-func noneLeft(o order, refusals []error) error {
-	if slices.ContainsFunc(refusals, func(err error) bool { return disk.KindOf(err) == disk.OutOfStock }) {
-		return &disk.Error{
-			Kind: disk.OutOfStock, Zones: o.zones(), MoreFrom: o.moreFrom(), Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals)),
-		}
+// finished returns a disk when ECS has finished making it: until then it may
+// fail, and ECS takes such a disk away. ECS alone says that it is gone, and then
+// the next call makes another.
+func (c *Controller) finished(ctx context.Context, name string, d disk.Disk) (disk.Disk, error) {
+	made, err := c.awaitMade(ctx, d)
+	if disk.KindOf(err) != disk.NotFound {
+		return made, err
 	}
-	return &disk.Error{Kind: disk.Unfit, Err: fmt.Errorf("no disk type of the class takes %s, in any zone: %w", o.spec.Settings(), joined(refusals))}
+	switch gone, asked := c.isGone(ctx, d.ID); {
+	case gone:
+		c.creations.Update(name, time.Now(), (*creation.Record).Gone)
+		return made, disk.Errorf(disk.Pending, "ECS began to make disk %s and gave it up; the next call makes another", d.ID)
+	case asked != nil:
+		return made, disk.Errorf(disk.Pending, "ECS is making disk %s and doesn't show it, and whether it is gone can't be told: %w", d.ID, asked)
+	}
+	return made, disk.Errorf(disk.Pending, "ECS is making disk %s, and reads don't show it", d.ID)
 }
 
-// zones returns those of the plan.
-func (o order) zones() (zones []string) {
-	for _, try := range o.plan {
-		if try.Zone != "" && !slices.Contains(zones, string(try.Zone)) {
-			zones = append(zones, string(try.Zone))
-		}
+// awaitMade returns a disk, when ECS has made it.
+func (c *Controller) awaitMade(ctx context.Context, d disk.Disk) (disk.Disk, error) {
+	if d.State != disk.Creating {
+		return d, nil
 	}
-	return zones
-}
-
-// joined are errors in one line.
-type joined []error
-
-func (j joined) Error() string {
-	words := make([]string, len(j))
-	for i, err := range j {
-		words[i] = err.Error()
-	}
-	return strings.Join(words, "; ")
-}
-
-func (j joined) Unwrap() []error { return j }
-
-// matches says whether a disk is the one asked for: a token or a name can bring
-// up one that is not.
-func (o order) matches(d disk.Disk) error {
-	err := o.spec.Matches(d)
-	if err == nil {
-		err = disk.Among(o.plan, o.want, d)
-	}
-	if err != nil {
-		return fmt.Errorf("the volume has a disk already, which is not the one asked for: %w", err)
-	}
-	return nil
+	return c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 }
 
 // answer says where the disk is and what it is.
@@ -359,4 +352,25 @@ func (c *Controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 		VolumeContext:      volume,
 		AccessibleTopology: []*csi.Topology{c.config.topology(d, o.candidates, o.class.CategoryAffinity)},
 	}}
+}
+
+// conclude returns the error of a create as it may be told. One whose code is
+// final waits until it is proven that no disk of the name exists or comes to
+// exist, unless it names the disk that does.
+func (c *Controller) conclude(ctx context.Context, name string, refused error) error {
+	record := c.creations.Of(name, time.Now())
+	if !c.config.IsFinal(ctx, refused) || disk.KindOf(refused) == disk.Mismatch || !record.MayExist() {
+		return refused
+	}
+	d, found, err := c.finder(name).Look(ctx)
+	record = c.creations.Of(name, time.Now())
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w (%w)", err, refused)
+	case found:
+		return disk.Errorf(disk.Pending, "disk %s was made for this volume, and the call is refused: %w", d.ID, refused)
+	case record.MayExist():
+		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", creation.Remaining(record.Provable()), refused)
+	}
+	return refused
 }
