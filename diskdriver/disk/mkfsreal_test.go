@@ -35,8 +35,8 @@ var realValues = map[string][]string{
 
 // examples are options of mkfs with an option, and what else it needs.
 func examples(filesystem string, o Option) (texts []string) {
-	before, between := strings.TrimSpace(o.flag+" "+o.name), " "
-	if o.name != "" {
+	before, between := strings.TrimSpace(o.Flag+" "+o.Name), " "
+	if o.Name != "" {
 		between = "="
 	}
 	given := realValues[filesystem[:3]+" "+before]
@@ -61,7 +61,7 @@ func TestMkfsTakesEveryOptionThatIsAllowed(t *testing.T) {
 		for _, o := range MkfsOptionsOf(filesystem) {
 			texts := examples(filesystem, o)
 			if len(texts) == 0 {
-				t.Errorf("mkfs.%s %s %s has no value to try", filesystem, o.flag, o.name)
+				t.Errorf("mkfs.%s %s %s has no value to try", filesystem, o.Flag, o.Name)
 			}
 			for _, text := range texts {
 				_ = os.Remove(image)

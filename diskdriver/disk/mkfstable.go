@@ -8,9 +8,9 @@ import (
 
 // Option is an option of mkfs or of mount that a StorageClass may set.
 type Option struct {
+	Flag        string   // of mkfs, such as -E; none of an option of mount
+	Name        string   // of the setting in the flag's list, or of the option of mount; none if the flag is no list
 	filesystems []string // that have it
-	flag        string   // of mkfs, such as -E; none of an option of mount
-	name        string   // none of a flag that is no list of settings
 	takes       values   // nil: it takes no value
 	absent      string   // what the option means without a value; empty: a value is required
 	idle        bool     // taken, and never passed on
@@ -18,12 +18,6 @@ type Option struct {
 
 // Has says whether a file system has the option.
 func (o Option) Has(filesystem string) bool { return slices.Contains(o.filesystems, filesystem) }
-
-// Flag returns the flag of mkfs, such as -E.
-func (o Option) Flag() string { return o.flag }
-
-// Name returns the name of the setting in the flag's list, or of the option of mount; empty if the flag is no list.
-func (o Option) Name() string { return o.name }
 
 // Values says which values are allowed.
 func (o Option) Values() string {
@@ -46,12 +40,12 @@ func (o Option) Words() []string {
 
 // Pattern is a regular expression (RE2) that matches the option's name and value in each way that is allowed.
 func (o Option) Pattern() string {
-	pattern := strings.ReplaceAll(o.name, ".", "[.]")
+	pattern := strings.ReplaceAll(o.Name, ".", "[.]")
 	pattern = strings.ReplaceAll(pattern, "^", `\^`)
 	switch {
 	case o.takes == nil:
 		return pattern
-	case o.name == "":
+	case o.Name == "":
 		return o.takes.pattern()
 	case o.absent != "":
 		return pattern + "(?:=" + o.takes.pattern() + ")?"
@@ -92,30 +86,30 @@ func ext(filesystem string) program {
 	}
 }
 
-// noValue is a flag of mkfs alone, and with one value.
-func noValue(filesystems []string, flag string) Option {
-	return Option{filesystems: filesystems, flag: flag}
-}
-
-func oneValue(filesystems []string, flag string, takes values) Option {
-	return Option{filesystems: filesystems, flag: flag, takes: takes}
+// oneFlag is a flag of mkfs that is no list: with one value, or alone.
+func oneFlag(filesystems []string, flag string, takes values) Option {
+	return Option{filesystems: filesystems, Flag: flag, takes: takes}
 }
 
 // inList is a setting in the list that a flag takes; several settings have one row.
 func inList(filesystems []string, flag string, takes values, names ...string) (all []Option) {
 	for _, name := range names {
-		all = append(all, Option{filesystems: filesystems, flag: flag, name: name, takes: takes})
+		all = append(all, Option{filesystems: filesystems, Flag: flag, Name: name, takes: takes})
+	}
+	return all
+}
+
+// orAbsent has options take no value, too, and mean something then.
+func orAbsent(means string, all []Option) []Option {
+	for i := range all {
+		all[i].absent = means
 	}
 	return all
 }
 
 // switches are settings that are on or off, and on without a value.
 func switches(filesystems []string, flag string, names ...string) []Option {
-	all := inList(filesystems, flag, onOff, names...)
-	for i := range all {
-		all[i].absent = "1"
-	}
-	return all
+	return orAbsent("1", inList(filesystems, flag, onOff, names...))
 }
 
 // features are settings of -O, and each with ^ before it to switch it off.
@@ -136,23 +130,23 @@ const journalFeature = "has_journal"
 // volume of a class the same identity (-U) isn't there either.
 var mkfsOptions = slices.Concat(
 	[]Option{
-		oneValue(ext3And4, "-b", number{1024, 4096, true, true}),
-		oneValue(onlyExt4, "-C", number{2048, 256 << 20, true, true}),
-		oneValue(ext3And4, "-e", oneOf{"continue", "remount-ro"}),
-		oneValue(onlyExt4, "-G", number{1, 65536, false, true}),
-		oneValue(ext3And4, "-i", number{1024, 64 << 20, true, false}),
-		oneValue(ext3And4, "-I", number{128, 4096, true, true}),
-		noValue(ext3And4, "-j"),
-		{filesystems: ext3And4, flag: "-F", idle: true}, // the driver adds it
-		{filesystems: ext3And4, flag: "-K", idle: true}, // is -E nodiscard, which the driver adds
-		oneValue(ext3And4, "-L", label{16}),
-		oneValue(ext3And4, "-m", percent{50}),
-		oneValue(ext3And4, "-N", number{16, math.MaxUint32, false, false}),
-		noValue(ext3And4, "-q"),
-		oneValue(ext3And4, "-T", oneOf{"big", "default", "floppy", "huge", "largefile", "largefile4", "news", "small"}),
-		noValue(ext3And4, "-v"),
-		{filesystems: ext3And4, flag: "-E", name: "discard", idle: true},
-		{filesystems: ext3And4, flag: "-E", name: "nodiscard"},
+		oneFlag(ext3And4, "-b", number{1024, 4096, true, true}),
+		oneFlag(onlyExt4, "-C", number{2048, 256 << 20, true, true}),
+		oneFlag(ext3And4, "-e", oneOf{"continue", "remount-ro"}),
+		oneFlag(onlyExt4, "-G", number{1, 65536, false, true}),
+		oneFlag(ext3And4, "-i", number{1024, 64 << 20, true, false}),
+		oneFlag(ext3And4, "-I", number{128, 4096, true, true}),
+		oneFlag(ext3And4, "-j", nil),
+		{filesystems: ext3And4, Flag: "-F", idle: true}, // the driver adds it
+		{filesystems: ext3And4, Flag: "-K", idle: true}, // is -E nodiscard, which the driver adds
+		oneFlag(ext3And4, "-L", label(16)),
+		oneFlag(ext3And4, "-m", percent{50}),
+		oneFlag(ext3And4, "-N", number{16, math.MaxUint32, false, false}),
+		oneFlag(ext3And4, "-q", nil),
+		oneFlag(ext3And4, "-T", oneOf{"big", "default", "floppy", "huge", "largefile", "largefile4", "news", "small"}),
+		oneFlag(ext3And4, "-v", nil),
+		{filesystems: ext3And4, Flag: "-E", Name: "discard", idle: true},
+		{filesystems: ext3And4, Flag: "-E", Name: "nodiscard"},
 	},
 	inList(onlyExt4, "-E", oneOf{"utf8", "utf8-12.1"}, "encoding"),
 	switches(onlyExt4, "-E", "lazy_itable_init"),
@@ -167,10 +161,10 @@ var mkfsOptions = slices.Concat(
 	inList(ext3And4, "-O", nil, journalFeature),
 
 	[]Option{
-		{filesystems: onlyXFS, flag: "-f", idle: true}, // the driver adds it
-		{filesystems: onlyXFS, flag: "-K"},
-		oneValue(onlyXFS, "-L", label{12}),
-		noValue(onlyXFS, "-q"),
+		{filesystems: onlyXFS, Flag: "-f", idle: true}, // the driver adds it
+		{filesystems: onlyXFS, Flag: "-K"},
+		oneFlag(onlyXFS, "-L", label(12)),
+		oneFlag(onlyXFS, "-q", nil),
 	},
 	inList(onlyXFS, "-b", number{1024, 65536, true, true}, "size"),
 	inList(onlyXFS, "-d", number{1, 1000000, false, false}, "agcount"),
@@ -185,7 +179,7 @@ var mkfsOptions = slices.Concat(
 	inList(onlyXFS, "-i", number{0, 100, false, false}, "maxpct"),
 	inList(onlyXFS, "-i", number{4, 128, false, true}, "perblock"),
 	inList(onlyXFS, "-i", number{256, 2048, true, true}, "size"),
-	[]Option{{filesystems: onlyXFS, flag: "-l", name: "internal", takes: oneOf{"1"}, absent: "1", idle: true}},
+	[]Option{{filesystems: onlyXFS, Flag: "-l", Name: "internal", takes: oneOf{"1"}, absent: "1", idle: true}},
 	switches(onlyXFS, "-l", "lazy-count"),
 	inList(onlyXFS, "-l", number{2 << 20, 2047 << 20, true, false}, "size"),
 	inList(onlyXFS, "-l", number{0, 256 << 10, true, false}, "su"),
@@ -218,7 +212,7 @@ func MkfsFlags(filesystem string) (alone, valued, lists string) {
 
 // mkfsOption finds an option of a file system.
 func mkfsOption(filesystem, flag, name string) (Option, bool) {
-	i := slices.IndexFunc(mkfsOptions, func(o Option) bool { return o.flag == flag && o.name == name && o.Has(filesystem) })
+	i := slices.IndexFunc(mkfsOptions, func(o Option) bool { return o.Flag == flag && o.Name == name && o.Has(filesystem) })
 	if i < 0 {
 		return Option{}, false
 	}
@@ -229,7 +223,7 @@ func mkfsOption(filesystem, flag, name string) (Option, bool) {
 func (p program) flags() string {
 	var flags []string
 	for _, o := range MkfsOptionsOf(p.filesystem) {
-		flags = append(flags, o.flag)
+		flags = append(flags, o.Flag)
 	}
 	slices.Sort(flags)
 	return strings.Join(slices.Compact(flags), ", ")
@@ -239,8 +233,8 @@ func (p program) flags() string {
 func (p program) names(flag string) string {
 	var names []string
 	for _, o := range MkfsOptionsOf(p.filesystem) {
-		if o.flag == flag && !strings.HasPrefix(o.name, "^") {
-			names = append(names, o.name)
+		if o.Flag == flag && !strings.HasPrefix(o.Name, "^") {
+			names = append(names, o.Name)
 		}
 	}
 	slices.Sort(names)

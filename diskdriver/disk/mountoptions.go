@@ -7,23 +7,9 @@ import (
 	"unicode"
 )
 
-// noMountValue are options of mount without a value.
-func noMountValue(filesystems []string, names ...string) []Option {
-	return inList(filesystems, "", nil, names...)
-}
-
-// mountValue are options of mount with a value.
-func mountValue(filesystems []string, takes values, names ...string) []Option {
+// mountRow are options of mount, with a value or alone.
+func mountRow(filesystems []string, takes values, names ...string) []Option {
 	return inList(filesystems, "", takes, names...)
-}
-
-// maybeMountValue are options of mount with a value or without.
-func maybeMountValue(filesystems []string, takes values, names ...string) []Option {
-	all := inList(filesystems, "", takes, names...)
-	for i := range all {
-		all[i].absent = "default"
-	}
-	return all
 }
 
 var anyFilesystem = Filesystems()
@@ -31,36 +17,36 @@ var anyFilesystem = Filesystems()
 // mountOptions are the options of mount that a class may set. None names a file or a device, mounts something else or lets an error
 // stop the node; norecovery and noload aren't there because a file system without its journal's changes isn't whole.
 var mountOptions = slices.Concat(
-	noMountValue(anyFilesystem, "_netdev", "async", "atime", "bsdgroups", "defaults", "dev", "diratime", "dirsync", "discard", "exec", "grpid",
+	mountRow(anyFilesystem, nil, "_netdev", "async", "atime", "bsdgroups", "defaults", "dev", "diratime", "dirsync", "discard", "exec", "grpid",
 		"grpquota", "iversion", "lazytime", "noatime", "nodev", "nodiratime", "nodiscard", "noexec", "nofail", "nogrpid", "noiversion",
 		"nolazytime", "noquota", "norelatime", "nostrictatime", "nosuid", "quota", "relatime", "ro", "rw", "seclabel", "strictatime", "suid",
 		"sync", "sysvgroups", "usrquota"),
-	mountValue(anyFilesystem, selinuxContext{}, "context", "defcontext", "fscontext", "rootcontext"),
+	mountRow(anyFilesystem, selinuxContext, "context", "defcontext", "fscontext", "rootcontext"),
 
-	noMountValue(ext3And4, "acl", "block_validity", "bsddf", "i_version", "minixdf", "no_mbcache", "noacl", "noauto_da_alloc", "nobarrier",
+	mountRow(ext3And4, nil, "acl", "block_validity", "bsddf", "i_version", "minixdf", "no_mbcache", "noacl", "noauto_da_alloc", "nobarrier",
 		"noblock_validity", "noinit_itable", "nombcache", "nouser_xattr", "user_xattr"),
-	noMountValue(onlyExt4, "delalloc", "dioread_lock", "dioread_nolock", "inlinecrypt", "journal_async_commit", "journal_checksum",
+	mountRow(onlyExt4, nil, "delalloc", "dioread_lock", "dioread_nolock", "inlinecrypt", "journal_async_commit", "journal_checksum",
 		"no_prefetch_block_bitmaps", "nodelalloc", "nodioread_nolock", "nojournal_checksum", "prefetch_block_bitmaps"),
-	maybeMountValue(ext3And4, onOff, "auto_da_alloc", "barrier"),
-	mountValue(ext3And4, number{0, 86400, false, false}, "commit"),
-	mountValue(ext3And4, oneOf{"journal", "ordered", "writeback"}, "data"),
-	mountValue(ext3And4, oneOf{"abort", "ignore"}, "data_err"),
-	mountValue(ext3And4, oneOf{"continue", "remount-ro"}, "errors"),
-	maybeMountValue(ext3And4, number{0, 1000, false, false}, "init_itable"),
-	mountValue(ext3And4, number{1, 1 << 30, false, true}, "inode_readahead_blks"),
-	mountValue(ext3And4, number{0, 7, false, false}, "journal_ioprio"),
-	mountValue(ext3And4, number{0, 60000000, false, false}, "max_batch_time", "min_batch_time"),
-	mountValue(ext3And4, number{0, math.MaxInt32, false, false}, "max_dir_size_kb", "resgid", "resuid", "stripe"),
-	mountValue(onlyExt4, onOff, "mb_optimize_scan"),
-	maybeMountValue(ext4AndXFS, oneOf{"always", "inode", "never"}, "dax"),
-	noMountValue(ext4AndXFS, "prjquota"),
+	orAbsent("default", mountRow(ext3And4, onOff, "auto_da_alloc", "barrier")),
+	mountRow(ext3And4, number{0, 86400, false, false}, "commit"),
+	mountRow(ext3And4, oneOf{"journal", "ordered", "writeback"}, "data"),
+	mountRow(ext3And4, oneOf{"abort", "ignore"}, "data_err"),
+	mountRow(ext3And4, oneOf{"continue", "remount-ro"}, "errors"),
+	orAbsent("default", mountRow(ext3And4, number{0, 1000, false, false}, "init_itable")),
+	mountRow(ext3And4, number{1, 1 << 30, false, true}, "inode_readahead_blks"),
+	mountRow(ext3And4, number{0, 7, false, false}, "journal_ioprio"),
+	mountRow(ext3And4, number{0, 60000000, false, false}, "max_batch_time", "min_batch_time"),
+	mountRow(ext3And4, number{0, math.MaxInt32, false, false}, "max_dir_size_kb", "resgid", "resuid", "stripe"),
+	mountRow(onlyExt4, onOff, "mb_optimize_scan"),
+	orAbsent("default", mountRow(ext4AndXFS, oneOf{"always", "inode", "never"}, "dax")),
+	mountRow(ext4AndXFS, nil, "prjquota"),
 
-	noMountValue(onlyXFS, "attr2", "filestreams", "gqnoenforce", "gquota", "ikeep", "inode32", "inode64", "largeio", "noalign", "noattr2",
+	mountRow(onlyXFS, nil, "attr2", "filestreams", "gqnoenforce", "gquota", "ikeep", "inode32", "inode64", "largeio", "noalign", "noattr2",
 		"noikeep", "nolargeio", "nouuid", "pqnoenforce", "pquota", "qnoenforce", "swalloc", "uqnoenforce", "uquota", "wsync"),
-	mountValue(onlyXFS, number{4096, 1 << 30, true, true}, "allocsize"),
-	mountValue(onlyXFS, number{2, 8, false, false}, "logbufs"),
-	mountValue(onlyXFS, number{16 << 10, 256 << 10, true, true}, "logbsize"),
-	mountValue(onlyXFS, number{0, math.MaxInt32, false, false}, "sunit", "swidth"),
+	mountRow(onlyXFS, number{4096, 1 << 30, true, true}, "allocsize"),
+	mountRow(onlyXFS, number{2, 8, false, false}, "logbufs"),
+	mountRow(onlyXFS, number{16 << 10, 256 << 10, true, true}, "logbsize"),
+	mountRow(onlyXFS, number{0, math.MaxInt32, false, false}, "sunit", "swidth"),
 )
 
 // MountOptions returns the options of mount that a class may set.
@@ -87,9 +73,8 @@ func isBarredMount(option string) bool {
 func BarMountOption(option string, allowed AllowedOptions) error {
 	name, value, _ := strings.Cut(option, "=")
 	o, known := mountOption("", name)
-	_, isContext := o.takes.(selinuxContext)
 	switch {
-	case known && isContext:
+	case known && o.takes == selinuxContext:
 		if _, ok := o.takes.read(value); !ok {
 			return Errorf(Invalid, "%s is not allowed; allowed: %s", quoted(option), o.Values())
 		}
@@ -152,7 +137,7 @@ func of(filesystem string) string {
 
 // mountOption finds an option of a file system, or of any.
 func mountOption(filesystem, name string) (Option, bool) {
-	i := slices.IndexFunc(mountOptions, func(o Option) bool { return o.name == name && (filesystem == "" || o.Has(filesystem)) })
+	i := slices.IndexFunc(mountOptions, func(o Option) bool { return o.Name == name && (filesystem == "" || o.Has(filesystem)) })
 	if i < 0 {
 		return Option{}, false
 	}

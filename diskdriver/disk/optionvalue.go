@@ -110,24 +110,25 @@ func (p percent) String() string {
 	return fmt.Sprintf("a percentage from 0 to %g, with up to two decimals", p.most)
 }
 
+// text is what a regular expression matches.
+type text struct {
+	form *regexp.Regexp
+	says string
+}
+
+func textOf(pattern, says string) text { return text{regexp.MustCompile("^" + pattern + "$"), says} }
+
+func (t text) read(word string) (string, bool) { return word, t.form.MatchString(word) }
+
+func (t text) pattern() string { return strings.Trim(t.form.String(), "^$") }
+
+func (t text) String() string { return t.says }
+
 // label is the name of a file system.
-type label struct{ most int }
-
-var labelForm = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*$`)
-
-func (l label) read(word string) (string, bool) {
-	return word, len(word) <= l.most && labelForm.MatchString(word)
+func label(most int) values {
+	return textOf(fmt.Sprintf("[A-Za-z0-9_.][A-Za-z0-9_.-]{0,%d}", most-1),
+		fmt.Sprintf("up to %d letters, digits, dots, dashes and underscores; no dash first", most))
 }
-
-func (l label) pattern() string { return fmt.Sprintf("[A-Za-z0-9_.][A-Za-z0-9_.-]{0,%d}", l.most-1) }
-
-func (l label) String() string {
-	return fmt.Sprintf("up to %d letters, digits, dots, dashes and underscores; no dash first", l.most)
-}
-
-// selinuxContext is an SELinux context. Only its level has commas, in its categories, and only within quotes: the kernel splits
-// options at commas, so nothing else may follow one.
-type selinuxContext struct{}
 
 const (
 	selinuxName   = `[A-Za-z0-9_.-]+`
@@ -135,12 +136,7 @@ const (
 	selinuxQuoted = selinuxPlain + `(?:,c[0-9]+(?:[.]c[0-9]+)?)*`
 )
 
-var selinuxForm = regexp.MustCompile(`^` + selinuxContext{}.pattern() + `$`)
-
-func (selinuxContext) read(word string) (string, bool) { return word, selinuxForm.MatchString(word) }
-
-func (selinuxContext) pattern() string { return `(?:` + selinuxPlain + `|"` + selinuxQuoted + `")` }
-
-func (selinuxContext) String() string {
-	return `an SELinux context, in double quotes if it has categories: "system_u:object_r:container_file_t:s0:c1,c2"`
-}
+// selinuxContext is an SELinux context. Only its level has commas, in its categories, and only within quotes: the kernel splits
+// options at commas, so nothing else may follow one.
+var selinuxContext values = textOf(`(?:`+selinuxPlain+`|"`+selinuxQuoted+`")`,
+	`an SELinux context, in double quotes if it has categories: "system_u:object_r:container_file_t:s0:c1,c2"`)

@@ -20,14 +20,14 @@ func mkfsPattern(filesystem string) string {
 	alone, items := "", map[string][]string{}
 	var flags []string
 	for _, o := range disk.MkfsOptionsOf(filesystem) {
-		if o.Name() == "" && o.Pattern() == "" {
-			alone += o.Flag()[1:]
+		if o.Name == "" && o.Pattern() == "" {
+			alone += o.Flag[1:]
 			continue
 		}
-		if items[o.Flag()] == nil {
-			flags = append(flags, o.Flag())
+		if items[o.Flag] == nil {
+			flags = append(flags, o.Flag)
 		}
-		items[o.Flag()] = append(items[o.Flag()], o.Pattern())
+		items[o.Flag] = append(items[o.Flag], o.Pattern())
 	}
 	slices.Sort(flags)
 	knownAlone, valued, lists := disk.MkfsFlags(filesystem)
@@ -125,7 +125,7 @@ func TestAdmissionTakesEveryMountOption(t *testing.T) {
 	pattern := compiled(mountPattern())
 	for _, o := range disk.MountOptions() {
 		for _, value := range append(o.Words(), "4096", `"a:b:c:s0:c1,c2"`, "a:b:c:s0", "64k") {
-			for _, option := range []string{o.Name(), o.Name() + "=" + value} {
+			for _, option := range []string{o.Name, o.Name + "=" + value} {
 				if disk.CheckMountOption("", option, disk.AllowedOptions{}) == nil && !pattern.MatchString(option) {
 					t.Errorf("%s is refused", option)
 				}

@@ -106,7 +106,7 @@ func mkfsOptions() (all []disk.Option) {
 	seen := map[string]bool{}
 	for _, filesystem := range []string{"ext4", "ext3", "xfs"} {
 		for _, o := range disk.MkfsOptionsOf(filesystem) {
-			if key := filesystemsOf(o) + o.Flag() + o.Name(); !seen[key] {
+			if key := filesystemsOf(o) + o.Flag + o.Name; !seen[key] {
 				seen[key] = true
 				all = append(all, o)
 			}
@@ -125,7 +125,7 @@ func optionRows(options []disk.Option) string {
 	var kinds []kind
 	names := map[kind][]string{}
 	for _, o := range options {
-		plain, off := strings.CutPrefix(o.Name(), "^")
+		plain, off := strings.CutPrefix(o.Name, "^")
 		if off {
 			continue
 		}
@@ -133,14 +133,14 @@ func optionRows(options []disk.Option) string {
 		for _, word := range o.Words() {
 			values = strings.Replace(values, word, "`"+word+"`", 1)
 		}
-		if slices.ContainsFunc(options, func(other disk.Option) bool { return other.Flag() == o.Flag() && other.Name() == "^"+plain }) {
+		if slices.ContainsFunc(options, func(other disk.Option) bool { return other.Flag == o.Flag && other.Name == "^"+plain }) {
 			values = "no value; with `^` before it the feature is switched off"
 		}
-		k := kind{filesystemsOf(o), o.Flag(), values}
+		k := kind{filesystemsOf(o), o.Flag, values}
 		if names[k] == nil {
 			kinds = append(kinds, k)
 		}
-		names[k] = append(names[k], "`"+strings.TrimSpace(o.Flag()+" "+plain)+"`")
+		names[k] = append(names[k], "`"+strings.TrimSpace(o.Flag+" "+plain)+"`")
 	}
 	rank := func(k kind) int {
 		return slices.IndexFunc([]string{"ext3, ext4, xfs", "ext", ""}, func(prefix string) bool { return strings.HasPrefix(k.filesystems, prefix) })
