@@ -131,7 +131,7 @@ func (r *Record) tokenTells(now time.Time) bool {
 // token is to be taken.
 func (r *Record) Looked(left time.Time, found bool) {
 	if found {
-		r.doubtAll(left, r.sole)
+		r.doubt(left, r.sole)
 		return
 	}
 	r.absent = left
@@ -139,7 +139,7 @@ func (r *Record) Looked(left time.Time, found bool) {
 		return
 	}
 	if r.used {
-		r.advance()
+		r.Gone()
 	}
 	r.arrived = time.Time{}
 }
@@ -185,26 +185,26 @@ func AnswerOf(err error) Answer {
 func (r *Record) Answered(now time.Time, a Answer) {
 	switch a {
 	case Unclear:
-		r.doubt(now.Add(Travel))
+		r.doubt(now.Add(Travel), false)
 	case Made: // the caller may not hear of it, and reads may not show it yet
-		r.doubtAll(now, !r.MayExist())
+		r.doubt(now, !r.MayExist())
 	case Refused:
 		r.refused = r.refused || !r.MayExist()
 	case Used, Unseen:
 		if a == Used && r.refused { // the refusal has used it, for there was nothing else
-			r.advance()
+			r.Gone()
 			return
 		}
 		r.used = true
-		r.doubt(now)
+		r.doubt(now, false)
 	}
 }
 
 // Unseen reports the ID that ECS gave for a token, of what no read shows.
 func (r *Record) Unseen(id string) { r.unseen = id }
 
-// Used says whether the token is used, and for what: the ID may be empty.
-func (r *Record) Used() (unseen string, used bool) { return r.unseen, r.used }
+// UsedFor returns the ID that ECS gave for the used token, of what no read shows; empty: none.
+func (r *Record) UsedFor() string { return r.unseen }
 
 // Guess says whether the token may be given up on a guess: not twice in a row.
 func (r *Record) Guess() bool {
@@ -214,12 +214,15 @@ func (r *Record) Guess() bool {
 }
 
 // Gone reports that the disk under the token was deleted, or has failed and was
-// deleted: the token is used up. That there was no other is for reads to prove.
-func (r *Record) Gone() { r.advance() }
+// deleted: the token is used up, and the next one is next. That there was no other is for reads to prove.
+func (r *Record) Gone() {
+	r.generation++
+	r.used, r.unseen, r.refused = false, "", false
+}
 
 // Removed reports that the disk of the token was deleted, to be made elsewhere; reads may show it for a while.
 func (r *Record) Removed(id disk.ID) {
-	r.advance()
+	r.Gone()
 	r.deleted = id
 }
 
@@ -241,7 +244,7 @@ func (r *Record) Deleted(now time.Time, id disk.ID) {
 	}
 	sole := r.sole
 	r.made, r.deleted, r.sole = "", id, false
-	r.advance()
+	r.Gone()
 	if sole {
 		r.arrived, r.absent = time.Time{}, now
 	}
@@ -263,19 +266,10 @@ func (r *Record) GoesBy(id disk.ID) time.Time {
 	return r.goesBy
 }
 
-// doubt notes that a disk may have been made by a call that reaches ECS until then.
-func (r *Record) doubt(arrived time.Time) { r.doubtAll(arrived, false) }
-
-// doubtAll notes the same, and whether it is the only disk that there can be.
-func (r *Record) doubtAll(arrived time.Time, sole bool) {
+// doubt notes that a disk may have been made by a call that reaches ECS until then, and whether it is the only one that there can be.
+func (r *Record) doubt(arrived time.Time, sole bool) {
 	r.refused, r.sole = false, sole
 	if arrived.After(r.arrived) {
 		r.arrived = arrived
 	}
-}
-
-// advance goes on to the next token.
-func (r *Record) advance() {
-	r.generation++
-	r.used, r.unseen, r.refused = false, "", false
 }

@@ -36,7 +36,7 @@ func (t *Table) Begin(name string, caller any, first bool, now time.Time) {
 	case first && !r.MayExist():
 		r.absent = now
 	case caller != r.caller:
-		r.doubt(now.Add(Travel))
+		r.doubt(now.Add(Travel), false)
 	}
 	if !known || caller != r.caller {
 		r.caller, r.asked = caller, now

@@ -147,8 +147,7 @@ func (t taking[T, ID]) send(ctx context.Context, token disk.Token) (taken T, ans
 func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found bool, err error) {
 	shown, err := t.find(ctx)
 	record := t.records.Of(t.name, time.Now())
-	unseen, used := record.Used()
-	if err == nil && len(shown) == 0 && proof && used && unseen != "" {
+	if unseen := record.UsedFor(); err == nil && len(shown) == 0 && proof && unseen != "" {
 		if err = t.checkGone(ctx, ID(unseen)); errors.Is(err, disk.ErrUntold) {
 			err = t.guess(err)
 		}
