@@ -8,16 +8,11 @@ import (
 // Change is what a VolumeAttributesClass asks of a disk. What it doesn't name
 // stays as it is (CSI spec, ControllerModifyVolume).
 type Change struct {
-	Category Category // empty: as it is
-	Level    Level    // empty: as it is
-	IOPS     *int64   // nil: as it is
+	Move     Move
 	Bursting *bool    // nil: as it is
 	Tag      Tags     // to be added or changed
 	Untag    []string // keys to be removed, sorted
 }
-
-// Moves says whether the change is about the category, the level or the IOPS.
-func (c Change) Moves() bool { return c.Category != "" || c.Level != "" || c.IOPS != nil }
 
 // TaskID is the ID of a task of ECS: a change that goes on after the call.
 type TaskID string
@@ -103,12 +98,12 @@ func (s *Steps) tags(c Change, d Disk) error {
 // becomes returns the category and the level that the disk is to have.
 func (c Change) becomes(d Disk) Choice {
 	to := Choice{Category: d.Category, Level: d.PerformanceLevel}
-	if c.Category != "" && c.Category != d.Category {
-		to = Choice{Category: c.Category}
+	if c.Move.Category != "" && c.Move.Category != d.Category {
+		to = Choice{Category: c.Move.Category}
 		to.Level = to.level()
 	}
-	if c.Level != "" {
-		to.Level = c.Level
+	if c.Move.Level != "" {
+		to.Level = c.Move.Level
 	}
 	return to
 }
@@ -117,17 +112,17 @@ func (c Change) becomes(d Disk) Choice {
 func (s *Steps) move(c Change, d Disk) error {
 	from, to := Choice{Category: d.Category, Level: d.PerformanceLevel}, c.becomes(d)
 	traits := categories[to.Category]
-	if c.Level != "" && traits.Levels == nil {
-		return fmt.Errorf("mutable parameter performanceLevel: %q is not allowed for %s, which has no levels", c.Level, to.Category)
+	if c.Move.Level != "" && traits.Levels == nil {
+		return fmt.Errorf("mutable parameter performanceLevel: %q is not allowed for %s, which has no levels", c.Move.Level, to.Category)
 	}
-	if c.IOPS != nil && *c.IOPS > 0 && !traits.IOPS {
-		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s, which takes none", *c.IOPS, to.Category)
+	if c.Move.IOPS != nil && *c.Move.IOPS > 0 && !traits.IOPS {
+		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s, which takes none", *c.Move.IOPS, to.Category)
 	}
-	if most := mostIOPS(d.Size); c.IOPS != nil && *c.IOPS > most {
-		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s of %d GiB; allowed are 0 to %d", *c.IOPS, to.Category, d.Size, most)
+	if most := mostIOPS(d.Size); c.Move.IOPS != nil && *c.Move.IOPS > most {
+		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s of %d GiB; allowed are 0 to %d", *c.Move.IOPS, to.Category, d.Size, most)
 	}
-	if traits.IOPS && c.IOPS != nil && (*c.IOPS != d.ProvisionedIOPS || to.Category != from.Category) {
-		s.Move.IOPS = c.IOPS
+	if traits.IOPS && c.Move.IOPS != nil && (*c.Move.IOPS != d.ProvisionedIOPS || to.Category != from.Category) {
+		s.Move.IOPS = c.Move.IOPS
 	}
 	if to == from {
 		return nil

@@ -82,7 +82,7 @@ func changeCategory(c *disk.Change, value string) (err error) {
 	if value == "available" || strings.Contains(value, ",") {
 		return fmt.Errorf("allowed is one of %s", disk.List(disk.Categories()))
 	}
-	c.Category, err = category(value)
+	c.Move.Category, err = category(value)
 	return err
 }
 
@@ -90,13 +90,13 @@ func changeLevel(c *disk.Change, value string) (err error) {
 	if strings.Contains(value, ",") {
 		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
 	}
-	c.Level, err = level(value)
+	c.Move.Level, err = level(value)
 	return err
 }
 
 func changeIOPS(c *disk.Change, value string) error {
 	n, err := count(value)
-	c.IOPS = &n
+	c.Move.IOPS = &n
 	return err
 }
 
@@ -122,14 +122,14 @@ func removeTag(c *disk.Change, name, _ string) error {
 
 // overlay puts a change over the parameters of a class.
 func (p *Class) overlay(c disk.Change) {
-	if c.Category != "" {
-		p.categories = []disk.Category{c.Category}
+	if c.Move.Category != "" {
+		p.categories = []disk.Category{c.Move.Category}
 	}
-	if c.Level != "" {
-		p.levels = []disk.Level{c.Level}
+	if c.Move.Level != "" {
+		p.levels = []disk.Level{c.Move.Level}
 	}
-	if c.IOPS != nil {
-		p.Disk.ProvisionedIOPS = *c.IOPS
+	if c.Move.IOPS != nil {
+		p.Disk.ProvisionedIOPS = *c.Move.IOPS
 	}
 	if c.Bursting != nil {
 		p.Disk.Bursting = *c.Bursting

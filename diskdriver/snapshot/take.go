@@ -148,8 +148,8 @@ func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found boo
 	shown, err := t.find(ctx)
 	record := t.records.Of(t.name, time.Now())
 	if unseen := record.UsedFor(); err == nil && len(shown) == 0 && proof && unseen != "" {
-		if err = t.checkGone(ctx, ID(unseen)); errors.Is(err, disk.ErrUntold) {
-			err = t.guess(err)
+		if err = t.checkGone(ctx, ID(unseen)); errors.Is(err, disk.ErrUntold) && t.guess() {
+			err = nil
 		}
 	}
 	switch {
@@ -167,16 +167,11 @@ func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found boo
 	return taken, true, lostSight(err)
 }
 
-// guess returns nil instead of an error after which nobody can tell whether what was
-// made is gone, once: that of a name that is used again may be gone, but what is made
+// guess says, once, that what was made is gone although nobody can tell: that of a name that is used again may be, and what is made
 // next is new, and would be shown.
-func (t taking[T, ID]) guess(err error) error {
-	guessed := false
+func (t taking[T, ID]) guess() (guessed bool) {
 	t.update(func(r *creation.Record) { guessed = r.Guess() })
-	if guessed {
-		return nil
-	}
-	return err
+	return guessed
 }
 
 func (t taking[T, ID]) update(change func(*creation.Record)) {

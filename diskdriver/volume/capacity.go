@@ -22,7 +22,7 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	if len(candidates) == 0 {
 		return &csi.GetCapacityResponse{}, nil
 	}
-	offers, err := c.offers.of(ctx, c.ecs, class.Choices)
+	offers, err := c.offers.of(ctx, class.Choices)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,6 @@ func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []disk.
 
 // zoneOffers returns what the zones have to give, whatever the disk type.
 func (c *Controller) zoneOffers(ctx context.Context) (disk.Offers, error) {
-	latest, err := c.offers.latest(ctx, c.ecs, false)
+	latest, err := c.offers.latest(ctx, false)
 	return latest.known, err
 }

@@ -48,7 +48,7 @@ type Controller struct {
 // NewController returns a Controller of one account that remembers nothing.
 func NewController(config Config, ecs ECS, snapshots *snapshot.Controller) *Controller {
 	return &Controller{
-		config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: newOffers(),
+		config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: newOffers(ecs),
 		changes: openChanges{byDisk: make(map[disk.ID]openChange)}, copies: copies{idle: make(map[string]idle)}, states: states{seen: make(map[disk.ID]stateSince)},
 	}
 }

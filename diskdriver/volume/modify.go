@@ -85,7 +85,7 @@ func (c *Controller) modify(ctx context.Context, id disk.ID, change disk.Change)
 // would leave the disk otherwise than ECS shows it now.
 func (c *Controller) settled(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, error) {
 	steps, busy, err := c.steps(ctx, id, change)
-	doubtful := busy || change.Moves() && steps.Move.None()
+	doubtful := busy || !change.Move.None() && steps.Move.None()
 	if err != nil || !doubtful {
 		return steps, err
 	}

@@ -18,6 +18,7 @@ const offersLast = 10 * time.Second
 // offers keeps what the zones had to give when ECS was last asked, and what it
 // has refused since.
 type offers struct {
+	ecs      ECS
 	turn     chan struct{} // holds one element for whoever asks ECS
 	zonal    offer
 	regional offer
@@ -37,16 +38,16 @@ type soldOut struct {
 	choice disk.Choice
 }
 
-func newOffers() *offers {
-	return &offers{turn: make(chan struct{}, 1), refused: make(map[soldOut]time.Time)}
+func newOffers(ecs ECS) *offers {
+	return &offers{ecs: ecs, turn: make(chan struct{}, 1), refused: make(map[soldOut]time.Time)}
 }
 
 // of returns the offers of the zones and, if one of the choices is regional, of
 // the region.
-func (o *offers) of(ctx context.Context, ecs ECS, choices []disk.Choice) (disk.Offers, error) {
+func (o *offers) of(ctx context.Context, choices []disk.Choice) (disk.Offers, error) {
 	all := disk.Offers{}
 	for _, choice := range choices {
-		latest, err := o.latest(ctx, ecs, choice.Category.Regional())
+		latest, err := o.latest(ctx, choice.Category.Regional())
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +60,7 @@ func (o *offers) of(ctx context.Context, ecs ECS, choices []disk.Choice) (disk.O
 
 // latest returns what the zones, or the region, have to give. One caller asks,
 // and the others wait for his answer.
-func (o *offers) latest(ctx context.Context, ecs ECS, regional bool) (offer, error) {
+func (o *offers) latest(ctx context.Context, regional bool) (offer, error) {
 	select {
 	case o.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -72,7 +73,7 @@ func (o *offers) latest(ctx context.Context, ecs ECS, regional bool) (offer, err
 	}
 	if kind.known == nil || time.Since(kind.at) >= offersLast {
 		began := time.Now()
-		known, err := ecs.Offers(ctx, regional)
+		known, err := o.ecs.Offers(ctx, regional)
 		if err != nil {
 			return offer{}, err
 		}
