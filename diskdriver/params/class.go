@@ -136,17 +136,6 @@ func (p Class) Spec(name, cluster string) disk.Spec {
 	return spec
 }
 
-func (p *Class) setArchive(value string) error {
-	wanted, err := boolean(value)
-	p.archive = &wanted
-	return err
-}
-
-func (p *Class) setArchiveDays(value string) (err error) {
-	p.archiveDays, err = disk.ParseRetention(value)
-	return err
-}
-
 // checkArchive refuses a lifetime for an archive that is not wanted.
 func (p *Class) checkArchive() error {
 	if p.archiveDays > 0 && p.archive != nil && !*p.archive {

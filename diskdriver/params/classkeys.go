@@ -34,13 +34,13 @@ const (
 // before topodisk honoured, and categoryAffinity.
 var classKeys = keyTable[Class]{
 	"type": {
-		set: (*Class).setCategories, use: use{
+		set: parsed(func(p *Class) *[]disk.Category { return &p.categories }, categories), use: use{
 			means:  "Disk types, tried in this order within a zone; the next type only if the one before is sold out.",
 			values: someTypes, without: disk.List(disk.DefaultCategories()), rule: "CreateDisk, DiskCategory",
 		},
 	},
 	"performanceLevel": {
-		set: (*Class).setLevels, use: use{
+		set: parsed(func(p *Class) *[]disk.Level { return &p.levels }, listOf(level)), use: use{
 			means:  "Levels of `cloud_essd`, tried in this order; other types ignore it.",
 			values: someLevels, without: "`PL1`, the default of ECS", rule: "CreateDisk, PerformanceLevel",
 		},
@@ -73,32 +73,32 @@ var classKeys = keyTable[Class]{
 		},
 	},
 	"xfsFeatures": {
-		set: (*Class).setXFSFeatures, use: use{
+		set: parsed(func(p *Class) *disk.XFSFeatures { return &p.XFSFeatures }, disk.ParseXFSFeatures), use: use{
 			means: "Features of a new xfs file system: `lts_4.19` are those that Linux mounts since 4.19 (Alibaba Cloud Linux 2), " +
 				"`latest` those that mkfs.xfs has by default: reflink, and dates after 2038, which need Linux 5.10. `mkfsOptions` overrides it.",
 			values: strings.Join(disk.AllXFSFeatures(), ", "), without: "lts_4.19", rule: "CSI, volume_context",
 		},
 	},
 	"omitfsck": {
-		set: truth(func(p *Class) *bool { return &p.Unchecked }), use: use{
+		set: parsed(func(p *Class) *bool { return &p.Unchecked }, boolean), use: use{
 			means:  "Mounts an ext3 or ext4 file system without checking it first.",
 			values: yesNo, without: "no: it is checked before it is mounted for writing", rule: "CSI, volume_context",
 		},
 	},
 	"categoryAffinity": {
-		set: truth(func(p *Class) *bool { return &p.CategoryAffinity }), use: use{
+		set: parsed(func(p *Class) *bool { return &p.CategoryAffinity }, boolean), use: use{
 			means:  "The PersistentVolume also requires a node that can attach the disk's type: one with the label `" + disk.NodeTypeLabel + "<type>=available`.",
 			values: yesNo, without: "no: it requires only the zone", rule: "CSI, accessible_topology",
 		},
 	},
 	"volumeSizeAutoAvailable": {
-		set: truth(func(p *Class) *bool { return &p.AtLeast20 }), use: use{
+		set: parsed(func(p *Class) *bool { return &p.AtLeast20 }, boolean), use: use{
 			means:  "Raises a claim of less than 20 GiB to 20 GiB.",
 			values: yesNo, without: "no: a type that doesn't support the size is skipped", rule: "CreateDisk, Size",
 		},
 	},
 	"encrypted": {
-		set: truth(func(p *Class) *bool { return &p.Disk.Encrypted }), use: use{
+		set: parsed(func(p *Class) *bool { return &p.Disk.Encrypted }, boolean), use: use{
 			means:  "Encrypts the disk, with the account's service key unless `kmsKeyId` names another.",
 			values: yesNo, without: "no, unless the account encrypts all disks", rule: "CreateDisk, Encrypted",
 		},
@@ -111,19 +111,19 @@ var classKeys = keyTable[Class]{
 	},
 	"alibabacloud.com/kms-key-id": {same: "kmsKeyId"},
 	"multiAttach": {
-		set: truth(func(p *Class) *bool { return &p.Disk.MultiAttach }), use: use{
+		set: parsed(func(p *Class) *bool { return &p.Disk.MultiAttach }, boolean), use: use{
 			means:  "The disk can be attached to up to 16 instances of a kind that ECS allows (NVMe). Needed for access modes of several nodes; only block volumes may be written by several.",
 			values: yesNo, without: "no", rule: "CreateDisk, MultiAttach",
 		},
 	},
 	"provisionedIops": {
-		set: (*Class).setIOPS, use: use{
+		set: parsed(func(p *Class) *int64 { return &p.Disk.ProvisionedIOPS }, count), use: use{
 			means:  "IOPS in addition to those of the size, for types that support them.",
 			values: iopsRange, without: "0", rule: "CreateDisk, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
-		set: truth(func(p *Class) *bool { return &p.Disk.Bursting }), use: use{
+		set: parsed(func(p *Class) *bool { return &p.Disk.Bursting }, boolean), use: use{
 			means:  "Lets the disk exceed its IOPS for an extra charge, for types that support it. Not with `multiAttach`.",
 			values: yesNo, without: "no", rule: "CreateDisk, BurstingEnabled",
 		},
@@ -159,13 +159,13 @@ var classKeys = keyTable[Class]{
 		},
 	},
 	"archiveOnDelete": {
-		set: (*Class).setArchive, use: use{
+		set: parsed(func(p *Class) **bool { return &p.archive }, orNil(boolean)), use: use{
 			means:  "Takes a snapshot of the disk, `archived-<namespace>-<claim>-<disk>`, and waits for it before it deletes the disk. A disk that was never attached is deleted without a snapshot.",
 			values: yesNo, without: "no", rule: "CreateSnapshot",
 		},
 	},
 	"volumeDeleteSnapshotRetentionDays": {
-		set: (*Class).setArchiveDays, use: use{
+		set: parsed(func(p *Class) *int64 { return &p.archiveDays }, disk.ParseRetention), use: use{
 			means:  "As `archiveOnDelete`; ECS deletes the snapshot after this number of days. Not with `archiveOnDelete` no.",
 			values: fmt.Sprintf("days, 1 to %d", disk.LongestRetention), without: "the snapshot stays until somebody deletes it",
 			rule: "CreateSnapshot, RetentionDays",
@@ -199,24 +199,12 @@ var classKeys = keyTable[Class]{
 	"writeBPS":                        {barred: noLimit},
 }
 
-func (p *Class) setCategories(value string) error {
+// categories reads a list of disk types.
+func categories(value string) ([]disk.Category, error) {
 	if value == "available" {
-		p.categories = disk.DefaultCategories()
-		return nil
+		return disk.DefaultCategories(), nil
 	}
-	words, err := elements(value)
-	if err != nil {
-		return err
-	}
-	p.categories = nil
-	for _, word := range words {
-		c, err := category(word)
-		if err != nil {
-			return err
-		}
-		p.categories = append(p.categories, c)
-	}
-	return nil
+	return listOf(category)(value)
 }
 
 // category reads one disk type that the driver makes.
@@ -231,22 +219,6 @@ func category(word string) (disk.Category, error) {
 	return disk.Category(word), nil
 }
 
-func (p *Class) setLevels(value string) error {
-	words, err := elements(value)
-	if err != nil {
-		return err
-	}
-	p.levels = nil
-	for _, word := range words {
-		level, err := level(word)
-		if err != nil {
-			return err
-		}
-		p.levels = append(p.levels, level)
-	}
-	return nil
-}
-
 // level reads one performance level.
 func level(word string) (disk.Level, error) {
 	if traits, _ := disk.ESSD.Traits(); traits.Levels[disk.Level(word)] == (disk.Range{}) {
@@ -258,17 +230,17 @@ func level(word string) (disk.Level, error) {
 // zoneForm is the form of a zone's ID: cn-hangzhou-h, ap-southeast-1a.
 var zoneForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
 
+func zone(word string) (disk.Zone, error) {
+	if !zoneForm.MatchString(word) {
+		return "", fmt.Errorf("%q is no zone; allowed is a list such as cn-hangzhou-h,cn-hangzhou-i", word)
+	}
+	return disk.Zone(word), nil
+}
+
 func (p *Class) setZones(value string) error {
-	words, err := elements(value)
+	zones, err := listOf(zone)(value)
 	if err != nil {
 		return err
-	}
-	var zones []disk.Zone
-	for _, word := range words {
-		if !zoneForm.MatchString(word) {
-			return fmt.Errorf("%q is no zone; allowed is a list such as cn-hangzhou-h,cn-hangzhou-i", word)
-		}
-		zones = append(zones, disk.Zone(word))
 	}
 	if p.Zones != nil && !slices.Equal(p.Zones, zones) {
 		return fmt.Errorf("another name of the same parameter says %q", disk.List(p.Zones))
@@ -282,16 +254,6 @@ func (p *Class) setFilesystem(value string) error {
 		return fmt.Errorf("allowed are %s", strings.Join(disk.Filesystems(), ", "))
 	}
 	return text(func(p *Class) *string { return &p.Filesystem })(p, value)
-}
-
-func (p *Class) setXFSFeatures(value string) (err error) {
-	p.XFSFeatures, err = disk.ParseXFSFeatures(value)
-	return err
-}
-
-func (p *Class) setIOPS(value string) (err error) {
-	p.Disk.ProvisionedIOPS, err = count(value)
-	return err
 }
 
 func (p *Class) setHPN(value string) error {

@@ -85,11 +85,37 @@ func text[P any, S ~string](field func(*P) *S) func(*P, string) error {
 // yesNo is the values of a truth, for users.
 const yesNo = "yes or no"
 
-// truth keeps a yes or no.
-func truth[P any](field func(*P) *bool) func(*P, string) error {
+// parsed keeps what a function makes of a value.
+func parsed[P, T any](field func(*P) *T, parse func(string) (T, error)) func(*P, string) error {
 	return func(p *P, value string) (err error) {
-		*field(p), err = boolean(value)
+		*field(p), err = parse(value)
 		return err
+	}
+}
+
+// orNil is for a field that is nil if there is no value.
+func orNil[T any](parse func(string) (T, error)) func(string) (*T, error) {
+	return func(value string) (*T, error) {
+		v, err := parse(value)
+		return &v, err
+	}
+}
+
+// listOf is for a list, each of whose elements is parsed.
+func listOf[T any](parse func(string) (T, error)) func(string) ([]T, error) {
+	return func(value string) (all []T, err error) {
+		words, err := elements(value)
+		if err != nil {
+			return nil, err
+		}
+		for _, word := range words {
+			v, err := parse(word)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		return all, nil
 	}
 }
 

@@ -15,25 +15,25 @@ const asItIs = "stays as it is"
 // mutableKeys are the parameters of a VolumeAttributesClass.
 var mutableKeys = keyTable[disk.Change]{
 	"type": {
-		set: changeCategory, use: use{
+		set: parsed(func(c *disk.Change) *disk.Category { return &c.Move.Category }, singleCategory), use: use{
 			means:  "The disk type. ECS defines which types a disk can change to, and how long to wait before the next change. A disk can't change between regional and zonal, and one with `multiAttach` can't change its type.",
 			values: oneType, without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
 		},
 	},
 	"performanceLevel": {
-		set: changeLevel, use: use{
+		set: parsed(func(c *disk.Change) *disk.Level { return &c.Move.Level }, singleLevel), use: use{
 			means:  "The level of a `cloud_essd`.",
 			values: oneLevel, without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
 		},
 	},
 	"provisionedIops": {
-		set: changeIOPS, use: use{
+		set: parsed(func(c *disk.Change) **int64 { return &c.Move.IOPS }, orNil(count)), use: use{
 			means:  "IOPS in addition to those of the size, for types that support them.",
 			values: iopsRange, without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
-		set: changeBursting, use: use{
+		set: parsed(func(c *disk.Change) **bool { return &c.Bursting }, orNil(boolean)), use: use{
 			means:  "Lets the disk exceed its IOPS for an extra charge, for types that support it.",
 			values: fmt.Sprintf("%s; yes from %d GiB, not with `multiAttach`", yesNo, disk.LeastToBurst), without: asItIs, rule: "ModifyDiskAttribute, BurstingEnabled",
 		},
@@ -78,32 +78,18 @@ func parseChange(mutable map[string]string, unknown Unknown) (disk.Change, []str
 	return c, warnings, nil
 }
 
-func changeCategory(c *disk.Change, value string) (err error) {
+func singleCategory(value string) (disk.Category, error) {
 	if value == "available" || strings.Contains(value, ",") {
-		return fmt.Errorf("allowed is one of %s", disk.List(disk.Categories()))
+		return "", fmt.Errorf("allowed is one of %s", disk.List(disk.Categories()))
 	}
-	c.Move.Category, err = category(value)
-	return err
+	return category(value)
 }
 
-func changeLevel(c *disk.Change, value string) (err error) {
+func singleLevel(value string) (disk.Level, error) {
 	if strings.Contains(value, ",") {
-		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
+		return "", fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
 	}
-	c.Move.Level, err = level(value)
-	return err
-}
-
-func changeIOPS(c *disk.Change, value string) error {
-	n, err := count(value)
-	c.Move.IOPS = &n
-	return err
-}
-
-func changeBursting(c *disk.Change, value string) error {
-	on, err := boolean(value)
-	c.Bursting = &on
-	return err
+	return level(value)
 }
 
 func changeTag(c *disk.Change, name, value string) error {

@@ -26,7 +26,7 @@ const (
 // snapshotKeys are the parameters of a VolumeSnapshotClass.
 var snapshotKeys = keyTable[SnapshotClass]{
 	"retentionDays": {
-		set: (*SnapshotClass).setRetention, use: use{
+		set: parsed(func(p *SnapshotClass) *int64 { return &p.RetentionDays }, disk.ParseRetention), use: use{
 			means:  "ECS deletes the snapshot after this number of days.",
 			values: fmt.Sprintf("1 to %d days", disk.LongestRetention), without: "kept until it is deleted", rule: "CreateSnapshot, RetentionDays",
 		},
@@ -103,11 +103,6 @@ func parseSnapshotClass(class map[string]string, keys keyTable[SnapshotClass], u
 		return SnapshotClass{}, err
 	}
 	return p, disk.CheckRoom("snapshotTags", p.Tags, nil)
-}
-
-func (p *SnapshotClass) setRetention(value string) (err error) {
-	p.RetentionDays, err = disk.ParseRetention(value)
-	return err
 }
 
 func (p *SnapshotClass) tag(name, value string) error {
