@@ -17,7 +17,7 @@
 // begins with the first token, whatever a disk of a later one may have taken the
 // place of: if ECS forgets the first before it shows that disk, there are two, and
 // the next read reports them. A caller that can prove by itself that there is none
-// says so (Table.Begin), and spares the read.
+// says so (Table.Called), and spares the read.
 package creation
 
 import (
@@ -68,43 +68,43 @@ func unknown(now time.Time) Record {
 	return Record{generation: 1, arrived: now.Add(Travel), asked: now}
 }
 
-// Step is what to do next about a name.
-type Step int
+// step is what to do next about a name.
+type step int
 
 const (
-	// Look is to look for a disk of the name, and to report what it shows.
-	Look Step = iota
-	// Make is to send a create under the Record's token, and to report the answer.
-	Make
-	// Wait is to answer that a disk may come into sight still.
-	Wait
+	// look is to look for a disk of the name, and to report what it shows.
+	look step = iota
+	// create is to send a create under the Record's token, and to report the answer.
+	create
+	// wait is to answer that a disk may come into sight still.
+	wait
 )
 
-// Sight is what a call has seen of a name since a create of its own used the token.
-type Sight int
+// sight is what a call has seen of a name since a create of its own used the token.
+type sight int
 
 const (
-	// Unread is that it has not looked.
-	Unread Sight = iota
-	// NoneShown is that a read has shown no disk.
-	NoneShown
-	// Hidden is that the account may not see disks.
-	Hidden
+	// unread is that it has not looked.
+	unread sight = iota
+	// noneShown is that a read has shown no disk.
+	noneShown
+	// hidden is that the account may not see disks.
+	hidden
 )
 
-// Next returns the next step of a call that has seen so much.
-func (r *Record) Next(now time.Time, seen Sight) Step {
+// next returns the next step of a call that has seen so much.
+func (r *Record) next(now time.Time, seen sight) step {
 	switch {
-	case seen != Unread && r.used, seen == Hidden && !r.tokenTells(now):
-		return Wait
-	case seen == Unread && (r.used || r.MayExist()), !r.tokenTells(now):
-		return Look
+	case seen != unread && r.used, seen == hidden && !r.tokenTells(now):
+		return wait
+	case seen == unread && (r.used || r.MayExist()), !r.tokenTells(now):
+		return look
 	}
-	return Make
+	return create
 }
 
-// Token returns the client token for the next create.
-func (r *Record) Token(name string) disk.Token { return disk.NewToken(name, r.generation) }
+// token returns the client token for the next create.
+func (r *Record) token(name string) disk.Token { return disk.NewToken(name, r.generation) }
 
 // MayExist says whether there may be a disk of the name, or may come to be from
 // a call that was made before.
@@ -114,9 +114,9 @@ func (r *Record) MayExist() bool { return !r.arrived.IsZero() }
 // none. It means nothing if there may be none anyway.
 func (r *Record) Provable() time.Time { return r.arrived.Add(Visible) }
 
-// Proves says whether a read by name that leaves at the time, and shows no disk,
+// proves says whether a read by name that leaves at the time, and shows no disk,
 // changes the answer of MayExist.
-func (r *Record) Proves(left time.Time) bool { return r.MayExist() && !left.Before(r.Provable()) }
+func (r *Record) proves(left time.Time) bool { return r.MayExist() && !left.Before(r.Provable()) }
 
 // tokenTells says whether a create under the token leads to every disk that may
 // have been made: what the last read could not show is so young that ECS
@@ -125,17 +125,17 @@ func (r *Record) tokenTells(now time.Time) bool {
 	return now.Sub(r.absent) < tokenTrust-Visible-Travel
 }
 
-// Looked reports a read by name that left at the time, and whether it has shown
+// looked reports a read by name that left at the time, and whether it has shown
 // a disk. Without one, a read that left when all disks would show proves that
 // there is none; the disk of a token that is used was deleted then, and the next
 // token is to be taken.
-func (r *Record) Looked(left time.Time, found bool) {
+func (r *Record) looked(left time.Time, found bool) {
 	if found {
 		r.doubt(left, r.sole)
 		return
 	}
 	r.absent = left
-	if !r.Proves(left) {
+	if !r.proves(left) {
 		return
 	}
 	if r.used {
@@ -181,8 +181,8 @@ func AnswerOf(err error) Answer {
 	return Refused // ECS has answered, or was not reached
 }
 
-// Answered reports the answer to a create.
-func (r *Record) Answered(now time.Time, a Answer) {
+// answered reports the answer to a create.
+func (r *Record) answered(now time.Time, a Answer) {
 	switch a {
 	case Unclear:
 		r.doubt(now.Add(Travel), false)

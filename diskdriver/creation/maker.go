@@ -25,7 +25,7 @@ func (t *Table) Called(ctx context.Context, name string) {
 	if from, ok := peer.FromContext(ctx); ok {
 		caller = from.Addr // every connection has a value of its own
 	}
-	t.Begin(name, caller, IsFirstCall(ctx), time.Now())
+	t.begin(name, caller, IsFirstCall(ctx), time.Now())
 }
 
 // IsFirstCall says whether a CreateVolume comes with that proof.
@@ -51,8 +51,8 @@ type Maker[T any] struct {
 // Obtain finds the thing, or makes it.
 func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 	var none T
-	var seen Sight
-	var unread, cause error // why nothing could be seen; why the token is used
+	var seen sight
+	var denied, cause error // why nothing could be seen; why the token is used
 	making := false
 	defer func() {
 		if making { // it has panicked
@@ -61,17 +61,17 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 	}()
 	for {
 		record := m.Records.Of(m.Name, time.Now())
-		switch record.Next(time.Now(), seen) {
-		case Look:
+		switch record.next(time.Now(), seen) {
+		case look:
 			made, found, err := m.Look(ctx)
 			if found || err != nil && !isListDenied(err) {
 				return made, err
 			}
-			seen, unread = NoneShown, err
+			seen, denied = noneShown, err
 			if err != nil {
-				seen = Hidden
+				seen = hidden
 			}
-		case Make:
+		case create:
 			if m.Prepare != nil {
 				if err := m.Prepare(ctx); err != nil {
 					return none, err
@@ -80,7 +80,7 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 				continue
 			}
 			making = true
-			made, answer, err := m.Make(ctx, record.Token(m.Name))
+			made, answer, err := m.Make(ctx, record.token(m.Name))
 			making = false
 			m.answered(answer)
 			tokenUsed := answer == Used || answer == Unseen
@@ -89,11 +89,11 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 			}
 			cause = err
 			if tokenUsed {
-				seen = Unread
+				seen = unread
 			}
-		case Wait:
-			if unread != nil {
-				return none, unread
+		case wait:
+			if denied != nil {
+				return none, denied
 			}
 			return none, notInSight(record.Provable(), cause)
 		}
@@ -102,16 +102,16 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 
 // answered reports the answer to a create.
 func (m Maker[T]) answered(a Answer) {
-	m.Records.Update(m.Name, time.Now(), func(r *Record) { r.Answered(time.Now(), a) })
+	m.Records.Update(m.Name, time.Now(), func(r *Record) { r.answered(time.Now(), a) })
 }
 
 // Look looks for the thing, and reports what that has shown.
 func (m Maker[T]) Look(ctx context.Context) (T, bool, error) {
 	left := time.Now()
 	record := m.Records.Of(m.Name, left)
-	made, found, err := m.Find(ctx, record.Proves(left))
+	made, found, err := m.Find(ctx, record.proves(left))
 	if err == nil {
-		m.Records.Update(m.Name, time.Now(), func(r *Record) { r.Looked(left, found) })
+		m.Records.Update(m.Name, time.Now(), func(r *Record) { r.looked(left, found) })
 	}
 	return made, found, err
 }

@@ -519,7 +519,7 @@ func (w *walk) call(first bool) outcome {
 	if w.off == otherCaller {
 		caller = 0
 	}
-	table.Begin(name, caller, first || w.off == lookFirst, w.now)
+	table.begin(name, caller, first || w.off == lookFirst, w.now)
 	got, again := w.obtain(table)
 	if again {
 		got, again = w.obtain(table)
@@ -536,24 +536,24 @@ func (w *walk) call(first bool) outcome {
 // obtain finds a disk or makes one. again says that it has deleted one that was
 // elsewhere.
 func (w *walk) obtain(table *Table) (got outcome, again bool) {
-	seen, zones := Unread, w.zones
+	seen, zones := unread, w.zones
 	for range 100 {
 		record := table.Of(name, w.now)
-		switch record.Next(w.now, seen) {
-		case Look:
+		switch record.next(w.now, seen) {
+		case look:
 			got, id := w.look(table)
 			switch got {
 			case made:
 				return w.found(table, id)
 			case final:
-				seen = NoneShown
+				seen = noneShown
 			case permission:
-				seen = Hidden
+				seen = hidden
 			default:
 				return got, false
 			}
-		case Make:
-			id, answer, sent := w.send(record.Token(name), rune(zones[0]))
+		case create:
+			id, answer, sent := w.send(record.token(name), rune(zones[0]))
 			if w.dies() {
 				return unheard, false
 			}
@@ -570,10 +570,10 @@ func (w *walk) obtain(table *Table) (got outcome, again bool) {
 					return final, false
 				}
 			default:
-				seen = Unread
+				seen = unread
 			}
-		case Wait:
-			if seen == Hidden {
+		case wait:
+			if seen == hidden {
 				return permission, false
 			}
 			return doubtful, false
@@ -615,7 +615,7 @@ func (w *walk) look(table *Table) (outcome, int) {
 		if w.off == usedToken {
 			r.used = false
 		}
-		r.Looked(left, found)
+		r.looked(left, found)
 	})
 	w.forget(table)
 	if !found {
@@ -636,7 +636,7 @@ func (w *walk) answered(table *Table, answer Answer) {
 		return
 	}
 	w.tell("a create is %s", answers[answer])
-	table.Update(name, w.now, func(r *Record) { r.Answered(at, answer) })
+	table.Update(name, w.now, func(r *Record) { r.answered(at, answer) })
 	w.forget(table)
 }
 

@@ -19,12 +19,12 @@ type Table struct {
 // NewTable returns a Table that knows no name.
 func NewTable() *Table { return &Table{records: make(map[string]Record)} }
 
-// Begin is told of every call for a name. caller tells the caller's processes
+// begin is told of every call for a name. caller tells the caller's processes
 // apart: another one may have asked other drivers meanwhile, whatever this one
 // remembers. first says that the caller can prove that no disk of the name exists
 // or will come to exist from an earlier call; it is not believed of a name that
 // this process knows better.
-func (t *Table) Begin(name string, caller any, first bool, now time.Time) {
+func (t *Table) begin(name string, caller any, first bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, known := t.records[name]

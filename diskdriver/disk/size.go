@@ -60,8 +60,8 @@ func CheckGrowth(size GiB, filesystem string) error {
 // Filesystems returns the file systems that a disk can be formatted with.
 func Filesystems() []string { return []string{"ext3", "ext4", "xfs"} }
 
-// RoundUp returns the smallest whole number of GiB that holds the bytes.
-func RoundUp(bytes int64) GiB {
+// roundUp returns the smallest whole number of GiB that holds the bytes.
+func roundUp(bytes int64) GiB {
 	whole := GiB(bytes / BytesPerGiB)
 	if bytes%BytesPerGiB > 0 {
 		whole++
@@ -80,13 +80,13 @@ func Want(requiredBytes, limitBytes int64, filesystem string) (Wanted, error) {
 	case limitBytes < 0:
 		return Wanted{}, Errorf(Invalid, "capacity_range: limit_bytes %d is negative", limitBytes)
 	case limitBytes == 0:
-		return Wanted{Least: RoundUp(requiredBytes), Most: anySize}, nil
+		return Wanted{Least: roundUp(requiredBytes), Most: anySize}, nil
 	case limitBytes < requiredBytes:
 		return Wanted{}, Errorf(Invalid, "capacity_range: limit_bytes %d is below required_bytes %d", limitBytes, requiredBytes)
 	case limitBytes < leastBytes[filesystem]:
 		return Wanted{}, Errorf(OutOfRange, "capacity_range: limit_bytes %d is below the %d bytes that mkfs.%s needs", limitBytes, leastBytes[filesystem], filesystem)
 	}
-	w := Wanted{Least: RoundUp(requiredBytes), Most: GiB(limitBytes / BytesPerGiB)}
+	w := Wanted{Least: roundUp(requiredBytes), Most: GiB(limitBytes / BytesPerGiB)}
 	if w.Most < max(w.Least, 1) {
 		return Wanted{}, Errorf(OutOfRange,
 			"capacity_range: there is no whole number of GiB from required_bytes %d to limit_bytes %d; disks come in whole GiB", requiredBytes, limitBytes)

@@ -40,7 +40,7 @@ func TestOnlyWhatNobodyHasWrittenToIsMisplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{}
 			c := scriptedController(s)
-			c.creations.Begin("disk-1", nil, false, time.Now())
+			c.creations.Called(t.Context(), "disk-1")
 			req := inZones("b")
 			if strings.HasPrefix(name, "for several nodes, ") {
 				req.Parameters = map[string]string{"type": "cloud_auto", "multiAttach": "true"}
