@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -86,28 +87,18 @@ func Errorf(kind Kind, format string, args ...any) error {
 
 // Error returns the operation, its objects, the cause and the request ID.
 func (e *Error) Error() string {
-	var b strings.Builder
-	for _, word := range []string{e.Op, string(e.Disk), string(e.Instance)} {
-		if word == "" {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(word)
-	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
-	}
+	text := e.Kind.String()
 	if e.Err != nil {
-		b.WriteString(e.Err.Error())
-	} else {
-		b.WriteString(e.Kind.String())
+		text = e.Err.Error()
+	}
+	subject := slices.DeleteFunc([]string{e.Op, string(e.Disk), string(e.Instance)}, func(word string) bool { return word == "" })
+	if len(subject) > 0 {
+		text = strings.Join(subject, " ") + ": " + text
 	}
 	if e.RequestID != "" {
-		fmt.Fprintf(&b, " (request ID %s)", e.RequestID)
+		text += " (request ID " + e.RequestID + ")"
 	}
-	return b.String()
+	return text
 }
 
 // Unwrap returns the cause.

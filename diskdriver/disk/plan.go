@@ -16,24 +16,22 @@ func Fits(choices []Choice, want Wanted, spec Spec) ([]Attempt, error) {
 	kind := Invalid
 	for _, c := range choices {
 		size, ok := want.within(c.Sizes())
-		if spec.MultiAttach && !categories[c.Category].MultiAttach {
-			refused = append(refused, fmt.Sprintf("%s can't be attached to several nodes", c))
-			continue
-		}
-		if !ok {
-			kind = OutOfRange
-			refused = append(refused, fmt.Sprintf("%s takes %s", c, c.Sizes()))
-			continue
-		}
-		if want.Least == 0 {
+		if ok && want.Least == 0 {
 			size = c.sufficient(size, want.Most, spec)
 		}
-		if err := c.takes(size, spec); err != nil {
+		slow := c.takes(size, spec)
+		switch {
+		case spec.MultiAttach && !categories[c.Category].MultiAttach:
+			refused = append(refused, fmt.Sprintf("%s can't be attached to several nodes", c))
+		case !ok:
 			kind = OutOfRange
-			refused = append(refused, err.Error())
-			continue
+			refused = append(refused, fmt.Sprintf("%s takes %s", c, c.Sizes()))
+		case slow != nil:
+			kind = OutOfRange
+			refused = append(refused, slow.Error())
+		default:
+			fits = append(fits, Attempt{Category: c.Category, Level: c.Level, Size: size})
 		}
-		fits = append(fits, Attempt{Category: c.Category, Level: c.Level, Size: size})
 	}
 	if len(fits) == 0 {
 		return nil, Errorf(kind, "no disk type of the class can serve %s: %s", want, strings.Join(refused, "; "))

@@ -53,18 +53,14 @@ func (s Spec) Origin() Origin {
 // Settings returns what the Spec asks of a disk's type, in words.
 func (s Spec) Settings() string {
 	var words []string
-	for _, setting := range []struct {
-		name  string
-		given bool
-		value any
-	}{
-		{"provisionedIops", s.ProvisionedIOPS > 0, s.ProvisionedIOPS},
-		{"burstingEnabled", s.Bursting, true},
-		{"multiAttach", s.MultiAttach, true},
-	} {
-		if setting.given {
-			words = append(words, fmt.Sprintf("%s %v", setting.name, setting.value))
-		}
+	if s.ProvisionedIOPS > 0 {
+		words = append(words, fmt.Sprintf("provisionedIops %d", s.ProvisionedIOPS))
+	}
+	if s.Bursting {
+		words = append(words, "burstingEnabled true")
+	}
+	if s.MultiAttach {
+		words = append(words, "multiAttach true")
 	}
 	if len(words) == 0 {
 		return "the size"
