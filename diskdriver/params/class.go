@@ -81,8 +81,8 @@ func (p *Class) settle() error {
 	if err := disk.CheckRoom("diskTags", p.Disk.Tags, nil); err != nil {
 		return err
 	}
-	if err := p.checkArchive(); err != nil {
-		return err
+	if p.archiveDays > 0 && p.archive != nil && !*p.archive { // a lifetime for what is not wanted
+		return disk.Errorf(disk.Invalid, `parameter volumeDeleteSnapshotRetentionDays: "%d" contradicts archiveOnDelete "false"`, p.archiveDays)
 	}
 	if len(p.categories) == 0 {
 		p.categories = disk.DefaultCategories()
@@ -134,14 +134,6 @@ func (p Class) Spec(name, cluster string) disk.Spec {
 	spec.Tags = disk.VolumeTags(p.Disk.Tags, name, cluster, p.ClaimName, p.ClaimNamespace)
 	spec.Tags.SetCut(disk.ArchiveTag, p.archiveTag())
 	return spec
-}
-
-// checkArchive refuses a lifetime for an archive that is not wanted.
-func (p *Class) checkArchive() error {
-	if p.archiveDays > 0 && p.archive != nil && !*p.archive {
-		return disk.Errorf(disk.Invalid, `parameter volumeDeleteSnapshotRetentionDays: "%d" contradicts archiveOnDelete "false"`, p.archiveDays)
-	}
-	return nil
 }
 
 // archiveTag is what a disk of the class says of its archive; empty for none.

@@ -24,7 +24,7 @@ type offers struct {
 	regional offer
 
 	mu      sync.Mutex
-	refused map[soldOut]time.Time
+	refused map[disk.Attempt]time.Time // of any size
 }
 
 type offer struct {
@@ -32,14 +32,8 @@ type offer struct {
 	at    time.Time // before ECS was asked
 }
 
-// soldOut is a kind of disk that a zone had none of.
-type soldOut struct {
-	zone   disk.Zone
-	choice disk.Choice
-}
-
 func newOffers(ecs ECS) *offers {
-	return &offers{ecs: ecs, turn: make(chan struct{}, 1), refused: make(map[soldOut]time.Time)}
+	return &offers{ecs: ecs, turn: make(chan struct{}, 1), refused: make(map[disk.Attempt]time.Time)}
 }
 
 // of returns the offers of the zones and, if one of the choices is regional, of
@@ -91,7 +85,7 @@ func (o *offers) left(zone disk.Zone, offered map[disk.Category]disk.Range, choi
 	left := maps.Clone(offered)
 	maps.DeleteFunc(left, func(c disk.Category, _ disk.Range) bool {
 		return !slices.ContainsFunc(choices, func(choice disk.Choice) bool {
-			return choice.Category == c && o.refused[soldOut{zone, choice}].Before(at)
+			return choice.Category == c && o.refused[disk.Attempt{Zone: zone, Category: c, Level: choice.Level}].Before(at)
 		})
 	})
 	return left
@@ -102,6 +96,7 @@ func (o *offers) refuse(try disk.Attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(o.refused, func(_ soldOut, at time.Time) bool { return now.Sub(at) > 2*offersLast })
-	o.refused[soldOut{try.Zone, disk.Choice{Category: try.Category, Level: try.Level}}] = now
+	maps.DeleteFunc(o.refused, func(_ disk.Attempt, at time.Time) bool { return now.Sub(at) > 2*offersLast })
+	try.Size = 0
+	o.refused[try] = now
 }
