@@ -15,8 +15,6 @@ import (
 type source struct {
 	snapshot disk.SnapshotID
 	volume   disk.ID
-	size     disk.GiB // 0: not known
-	any      bool     // the class names the snapshot, which the operator allows for any
 }
 
 // checkSource refuses a source that can't be one, or that ECS never had: its IDs
@@ -38,56 +36,46 @@ func checkSource(content *csi.VolumeContentSource) error {
 	return nil
 }
 
-// source reads what a volume is to be made from. NotFound: it doesn't exist.
-// Pending: the snapshot can't be used yet.
-func (c *Controller) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
-	content := req.GetVolumeContentSource()
-	s := source{snapshot: class.SnapshotID, any: class.SnapshotID != ""}
+// sourceOf returns what a request, or its class, says that a volume is to be made from.
+func sourceOf(content *csi.VolumeContentSource, class params.Class) (source, error) {
+	shot := disk.SnapshotID(content.GetSnapshot().GetSnapshotId())
 	switch {
-	case content.GetSnapshot() != nil:
-		id := disk.SnapshotID(content.GetSnapshot().GetSnapshotId())
-		if s.snapshot != "" && s.snapshot != id {
-			return s, disk.Errorf(disk.Invalid, "parameter %s: %q contradicts the snapshot %s of volume_content_source", params.SnapshotParameter, s.snapshot, id)
-		}
-		s.snapshot = id
+	case class.SnapshotID == "":
+		return source{snapshot: shot, volume: disk.ID(content.GetVolume().GetVolumeId())}, nil
 	case content.GetVolume() != nil:
-		s.volume = disk.ID(content.GetVolume().GetVolumeId())
-		if s.snapshot != "" {
-			return s, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed for the copy of a volume", params.SnapshotParameter, s.snapshot)
-		}
+		return source{}, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed for the copy of a volume", params.SnapshotParameter, class.SnapshotID)
+	case shot != "" && shot != class.SnapshotID:
+		return source{}, disk.Errorf(disk.Invalid, "parameter %s: %q contradicts the snapshot %s of volume_content_source", params.SnapshotParameter, class.SnapshotID, shot)
 	}
-	err := c.readSource(ctx, &s)
-	if disk.KindOf(err) == disk.NotFound {
-		err = c.afterwards(ctx, req.GetName(), err)
-	}
-	return s, err
+	return source{snapshot: class.SnapshotID}, nil
 }
 
-// readSource holds a source against what ECS shows of it.
-func (c *Controller) readSource(ctx context.Context, s *source) error {
-	switch {
-	case s.volume != "":
-		d, err := c.ecs.Get(ctx, s.volume)
+// sourceSize reads a source, and returns its size; 0 if there is none. NotFound: it doesn't exist. Pending: the snapshot can't be used yet.
+// A snapshot that the class names may be anybody's, which the operator allows.
+func (c *Controller) sourceSize(ctx context.Context, from source, class params.Class) (disk.GiB, error) {
+	if from.volume != "" {
+		d, err := c.ecs.Get(ctx, from.volume)
 		if err == nil {
 			err = c.config.Owner.CheckDisk(d)
 		}
-		s.size = d.Size
-		return c.confirmMissing(ctx, s.volume, err)
-	case s.snapshot != "":
-		shot, err := c.ecs.GetSnapshot(ctx, s.snapshot)
-		s.size = shot.Size
-		switch {
-		case err != nil:
-			return err
-		case !s.any && c.config.Owner.CheckRestore(shot) != nil:
-			return c.config.Owner.CheckRestore(shot)
-		case shot.State == disk.Failed:
-			return disk.Errorf(disk.Invalid, "snapshot %s has failed, and nothing can be made from it", shot.ID)
-		case !shot.Usable:
-			return disk.Errorf(disk.Pending, "snapshot %s can't be used yet: %s", shot.ID, shot.Phase())
-		}
+		return d.Size, c.confirmMissing(ctx, from.volume, err)
 	}
-	return nil
+	if from.snapshot == "" {
+		return 0, nil
+	}
+	shot, err := c.ecs.GetSnapshot(ctx, from.snapshot)
+	if err == nil && class.SnapshotID == "" {
+		err = c.config.Owner.CheckRestore(shot)
+	}
+	switch {
+	case err != nil:
+		return shot.Size, err
+	case shot.State == disk.Failed:
+		return shot.Size, disk.Errorf(disk.Invalid, "snapshot %s has failed, and nothing can be made from it", shot.ID)
+	case !shot.Usable:
+		return shot.Size, disk.Errorf(disk.Pending, "snapshot %s can't be used yet: %s", shot.ID, shot.Phase())
+	}
+	return shot.Size, nil
 }
 
 // afterwards decides what it means that nothing could be made from a source now:
@@ -107,11 +95,18 @@ func (c *Controller) afterwards(ctx context.Context, name string, refused error)
 // fill has an order's volume be made from what the request names, and be large enough for it. A copy that was made before
 // its source grew is what was asked for, so a repeated call looks for it.
 func (c *Controller) fill(ctx context.Context, req *csi.CreateVolumeRequest, o *order) error {
-	from, err := c.source(ctx, req, o.class)
+	from, err := sourceOf(req.GetVolumeContentSource(), o.class)
 	if err != nil {
 		return err
 	}
-	sized, err := from.fit(o.want)
+	size, err := c.sourceSize(ctx, from, o.class)
+	if disk.KindOf(err) == disk.NotFound {
+		err = c.afterwards(ctx, req.GetName(), err)
+	}
+	if err != nil {
+		return err
+	}
+	sized, err := fit(o.want, size)
 	if err != nil && from.volume != "" {
 		sized, err = o.want, c.afterwards(ctx, req.GetName(), err)
 	}
@@ -130,12 +125,12 @@ func (c *Controller) fill(ctx context.Context, req *csi.CreateVolumeRequest, o *
 
 // fit makes the size hold the source. A smaller one is OutOfRange (CSI spec,
 // CreateVolume Errors); if none is asked for it is that of the source.
-func (s source) fit(want disk.Wanted) (disk.Wanted, error) {
+func fit(want disk.Wanted, source disk.GiB) (disk.Wanted, error) {
 	switch {
-	case want.Least == 0 && s.size <= want.Most:
-		want.Least = s.size
-	case want.Least < s.size:
-		return want, disk.Errorf(disk.OutOfRange, "capacity_range: the source has %d GiB, and a volume made from it has no less; asked for is %s", s.size, want)
+	case want.Least == 0 && source <= want.Most:
+		want.Least = source
+	case want.Least < source:
+		return want, disk.Errorf(disk.OutOfRange, "capacity_range: the source has %d GiB, and a volume made from it has no less; asked for is %s", source, want)
 	}
 	return want, nil
 }
