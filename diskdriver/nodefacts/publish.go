@@ -35,16 +35,16 @@ const (
 
 // publication is the work of the process that holds the Lease.
 type publication struct {
-	*Publisher
-	queue workqueue.TypedRateLimitingInterface[string] // names of Nodes
-	types *typeCache
+	publisher *Publisher
+	queue     workqueue.TypedRateLimitingInterface[string] // names of Nodes
+	types     *typeCache
 }
 
 // publish works on every Node once, and on each that changes, until the context
 // ends.
 func (p *Publisher) publish(ctx context.Context) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, longestPause)
-	w := &publication{Publisher: p,
+	w := &publication{publisher: p,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}),
 		types: newTypeCache(p.cloud)}
 	heard, err := p.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -166,10 +166,10 @@ func (w *publication) process(ctx context.Context, names []string) (again map[st
 // keepsLabels says whether the labels are this driver's to set and to take away: another one of the usual name that the cluster has goes
 // by them, and keeps them itself.
 func (w *publication) keepsLabels(ctx context.Context) (bool, error) {
-	if w.config.Driver == w.config.LabelsOf {
+	if w.publisher.config.Driver == w.publisher.config.LabelsOf {
 		return true, nil
 	}
-	_, err := w.client.StorageV1().CSIDrivers().Get(ctx, w.config.LabelsOf, metav1.GetOptions{})
+	_, err := w.publisher.client.StorageV1().CSIDrivers().Get(ctx, w.publisher.config.LabelsOf, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -180,11 +180,11 @@ func (w *publication) keepsLabels(ctx context.Context) (bool, error) {
 func (w *publication) nodeInstances(names []string) []*nodeInstance {
 	var all []*nodeInstance
 	for _, name := range names {
-		node, ok := stored[*corev1.Node](w.nodes.GetStore(), name)
+		node, ok := stored[*corev1.Node](w.publisher.nodes.GetStore(), name)
 		if !ok {
 			continue
 		}
-		if id, region := identify(node); id != "" && (region == "" || region == w.config.Region) {
+		if id, region := identify(node); id != "" && (region == "" || region == w.publisher.config.Region) {
 			all = append(all, &nodeInstance{node: node, id: id})
 		}
 	}
@@ -205,7 +205,7 @@ func (w *publication) readInstances(ctx context.Context, nodes []*nodeInstance) 
 	if len(unknown) == 0 {
 		return nil
 	}
-	found, err := w.cloud.Instances(ctx, unknown)
+	found, err := w.publisher.cloud.Instances(ctx, unknown)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (w *publication) write(ctx context.Context, s *nodeInstance, labels bool) (
 	if !needed {
 		return facts.isComplete(), nil
 	}
-	_, err = w.client.CoreV1().Nodes().Patch(ctx, s.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = w.publisher.client.CoreV1().Nodes().Patch(ctx, s.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
