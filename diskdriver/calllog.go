@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // report counts, times and logs every call, once, when it ends, with what it was about and
@@ -60,20 +62,14 @@ func subjects(req, response any) (fields []any) {
 	if r, ok := req.(interface{ GetGroupSnapshotId() string }); ok {
 		add("groupSnapshot", r.GetGroupSnapshotId())
 	}
-	if r, ok := req.(*csi.CreateVolumeRequest); ok && r.GetParameters()[claimNameKey] != "" {
-		add("claim", r.GetParameters()[claimNamespaceKey]+"/"+r.GetParameters()[claimNameKey])
+	if r, ok := req.(*csi.CreateVolumeRequest); ok && r.GetParameters()[params.ClaimName] != "" {
+		add("claim", r.GetParameters()[params.ClaimNamespace]+"/"+r.GetParameters()[params.ClaimName])
 	}
 	if r, ok := req.(interface{ GetNodeId() string }); ok {
 		add("node", r.GetNodeId())
 	}
 	return fields
 }
-
-// The parameters that name the claim, with --extra-create-metadata of the provisioner.
-const (
-	claimNameKey      = "csi.storage.k8s.io/pvc/name"
-	claimNamespaceKey = "csi.storage.k8s.io/pvc/namespace"
-)
 
 // volumeOf returns the ID of the volume that a call is about, as far as it is known.
 func volumeOf(req, response any) string {

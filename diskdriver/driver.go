@@ -147,7 +147,7 @@ type Driver struct {
 	accounts   *accounts      // nil on a node
 	node       csi.NodeServer // nil but on a node
 	inflight   *inflight
-	watch      *suspension.Watch // nil on a node
+	watch      suspension.Watch // notices none on a node
 }
 
 // New returns a Driver; its error names what is wrong in the Config and what
@@ -172,7 +172,6 @@ func New(config Config, ecs ECS) (*Driver, error) {
 		controller: controller,
 		accounts:   newAccounts(config.Accounts, controller),
 		inflight:   newInflight(),
-		watch:      &suspension.Watch{},
 	}, nil
 }
 

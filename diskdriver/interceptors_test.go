@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
@@ -170,7 +171,7 @@ func TestACallIsLoggedByFields(t *testing.T) {
 		req, response any
 		want          string
 	}{
-		{"CreateVolume", &csi.CreateVolumeRequest{Name: "disk-1", Parameters: map[string]string{claimNameKey: "data", claimNamespaceKey: "shop"}}, made,
+		{"CreateVolume", &csi.CreateVolumeRequest{Name: "disk-1", Parameters: map[string]string{params.ClaimName: "data", params.ClaimNamespace: "shop"}}, made,
 			`method="CreateVolume" name="disk-1" volume="d-1" claim="shop/data" code="OK" duration=`},
 		{"ControllerPublishVolume", &csi.ControllerPublishVolumeRequest{VolumeId: "d-1", NodeId: "i-1"}, &csi.ControllerPublishVolumeResponse{},
 			`method="ControllerPublishVolume" volume="d-1" node="i-1" code="OK" duration=`},

@@ -78,7 +78,7 @@ func removeStale(path string) error {
 // under way the drain time, and cuts them off: their outcome is unknown, and
 // the next process finds out by their client tokens. It closes the listener.
 func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Duration) error {
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(d.interceptors()...), grpc.StatsHandler(contexts{d.watch}))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(d.interceptors()...), grpc.StatsHandler(contexts{&d.watch}))
 	d.register(server)
 
 	var background sync.WaitGroup
@@ -112,9 +112,6 @@ func (contexts) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Conte
 }
 
 func (c contexts) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	if c.watch == nil {
-		return ctx
-	}
 	return c.watch.Mark(ctx)
 }
 

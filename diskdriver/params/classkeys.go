@@ -12,6 +12,12 @@ import (
 // SnapshotParameter names the snapshot that the class's disks are made from.
 const SnapshotParameter = "csi.alibabacloud.com/disk-snapshot-id"
 
+// The parameters that name the claim, with --extra-create-metadata of the provisioner.
+const (
+	ClaimName      = "csi.storage.k8s.io/pvc/name"
+	ClaimNamespace = "csi.storage.k8s.io/pvc/namespace"
+)
+
 const (
 	iopsRange = "a whole number from 0 to 50000; from 4 GiB, and with those of the size at most 1000 a GiB"
 	someTypes = "types of the table below, separated by commas; or `available`"
@@ -172,11 +178,11 @@ var classKeys = keyTable[Class]{
 		},
 	},
 
-	"csi.storage.k8s.io/pvc/name": {
+	ClaimName: {
 		use: use{means: "Becomes the tag `" + disk.ClaimNameTag + "`.", by: nodesOwn},
 		set: text(func(p *Class) *string { return &p.ClaimName }),
 	},
-	"csi.storage.k8s.io/pvc/namespace": {
+	ClaimNamespace: {
 		use: use{means: "Becomes the tag `" + disk.ClaimNamespaceTag + "`.", by: nodesOwn},
 		set: text(func(p *Class) *string { return &p.ClaimNamespace }),
 	},
