@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // How often ECS is asked whether it answers, and how long one answer may take.
@@ -33,18 +34,13 @@ func (r *readiness) ok() bool { return r.good.Load() }
 
 // watch asks at once and then again and again, until the context ends.
 func (r *readiness) watch(ctx context.Context) {
-	known := false
-	for {
-		good := r.check(ctx, known)
-		known = true
+	for known := false; ; known = true {
 		pause := recheckWhenNot
-		if good {
+		if r.check(ctx, known) {
 			pause = recheckWhenReady
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/suspension"
 	"github.com/topodisk/topodisk/diskdriver/volume"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // dialTimeout is how long a socket that exists may take to show whether
@@ -137,12 +138,7 @@ func drainCalls(server *grpc.Server, drain time.Duration) {
 
 // sweeping sweeps all accounts again and again until the context ends.
 func sweeping(ctx context.Context, accounts *accounts, busy *inflight) {
-	for {
-		select {
-		case <-time.After(volume.SweepEvery):
-		case <-ctx.Done():
-			return
-		}
+	for sleep.For(ctx, volume.SweepEvery) == nil {
 		for _, c := range accounts.all() {
 			c.sweep(ctx, busy)
 		}

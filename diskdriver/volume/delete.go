@@ -11,6 +11,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/internal/affinity"
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/internal/unused"
 )
 
@@ -113,10 +114,8 @@ func (c *Controller) remove(ctx context.Context, id disk.ID, creating bool) erro
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+timeToTell {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return err
-		case <-time.After(pause):
 		}
 	}
 }
@@ -141,7 +140,7 @@ func (c *Controller) holdsBack(ctx context.Context, id disk.ID, refused error) (
 	return shown.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
 }
 
-// mayPass says whether a read has failed for a reason that passes.
+// mayPass says whether a call has failed for a reason that passes.
 func mayPass(kind disk.Kind) bool {
 	return kind == disk.Throttled || kind == disk.Unreachable || kind == disk.UnknownOutcome
 }

@@ -108,10 +108,10 @@ func (c *Controller) settled(ctx context.Context, id disk.ID, change disk.Change
 // checkStill returns nil if ECS says by a call that changes nothing that it isn't moving a disk.
 func (c *Controller) checkStill(ctx context.Context, id disk.ID) error {
 	err := c.ecs.TryMove(ctx, id, anyMove)
-	switch disk.KindOf(err) {
-	case disk.Pending:
+	switch kind := disk.KindOf(err); {
+	case kind == disk.Pending:
 		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
-	case disk.Throttled, disk.Unreachable, disk.UnknownOutcome: // it has said nothing
+	case mayPass(kind): // it has said nothing
 		return err
 	}
 	return nil

@@ -116,7 +116,7 @@ var rules = map[string]rule{
 	},
 	"diskdriver": {
 		allowed: []string{module + "/diskdriver", module + "/internal/errorinfo", module + "/internal/escape", module + "/internal/outofstock",
-			module + "/internal/unused", module + "/topology",
+			module + "/internal/sleep", module + "/internal/unused", module + "/topology",
 			csiSpec, csiLib + "/protosanitizer", grpc, "google.golang.org/genproto/googleapis/rpc/errdetails",
 			protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
