@@ -49,6 +49,8 @@ type Controller struct {
 func NewController(config Config, ecs ECS, snapshots *snapshot.Controller) *Controller {
 	return &Controller{
 		config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: newOffers(ecs),
-		changes: openChanges{byDisk: make(map[disk.ID]openChange)}, copies: copies{idle: make(map[string]idle)}, states: states{seen: make(map[disk.ID]stateSince)},
+		changes: openChanges{byDisk: make(map[disk.ID]openChange)},
+		copies:  copies{idle: make(map[string]idle)},
+		states:  states{seen: make(map[disk.ID]stateSince)},
 	}
 }
