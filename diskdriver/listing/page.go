@@ -21,9 +21,6 @@ const (
 	tokenPrefix = "after:"
 )
 
-// Token returns the token of the page after an ID.
-func Token(last string) string { return tokenPrefix + last }
-
 // Start checks what a list is asked for, and returns the ID of the last one
 // that was listed; empty at the beginning. Invalid or BadToken: the request.
 func Start(most int32, token string) (string, error) {
@@ -54,8 +51,8 @@ func BadToken(token string) error {
 }
 
 // Page returns the items after the last one listed, at most so many if that is
-// not 0, and whether there are more. They are sorted by ID.
-func Page[T any, ID ~string](items []T, last ID, most int, idOf func(T) ID) ([]T, bool) {
+// not 0, and the token of the next page, empty if there are no more. They are sorted by ID.
+func Page[T any, ID ~string](items []T, last ID, most int, idOf func(T) ID) (page []T, next string) {
 	from, found := slices.BinarySearchFunc(items, last, func(item T, id ID) int { return cmp.Compare(idOf(item), id) })
 	if found {
 		from++
@@ -65,7 +62,7 @@ func Page[T any, ID ~string](items []T, last ID, most int, idOf func(T) ID) ([]T
 		most = LongestPage
 	}
 	if len(rest) <= most {
-		return rest, false
+		return rest, ""
 	}
-	return rest[:most], true
+	return rest[:most], tokenPrefix + string(idOf(rest[most-1]))
 }

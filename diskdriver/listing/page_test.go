@@ -35,17 +35,19 @@ func TestListingHasEveryLastingDiskOnce(t *testing.T) {
 				disks = append(disks, disk.Disk{ID: id})
 			}
 			slices.SortFunc(disks, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
-			got, more := Page(disks, last, most, func(d disk.Disk) disk.ID { return d.ID })
+			got, next := Page(disks, last, most, func(d disk.Disk) disk.ID { return d.ID })
 			if len(got) > most {
 				t.Fatalf("seed %d: a page of %d, at most %d are allowed", seed, len(got), most)
 			}
 			for _, d := range got {
 				seen[d.ID]++
 			}
-			if !more {
+			if next == "" {
 				break
 			}
-			last = got[len(got)-1].ID
+			if last = got[len(got)-1].ID; next != tokenPrefix+string(last) {
+				t.Fatalf("seed %d: the next page is %q, after %s", seed, next, last)
+			}
 		}
 		listed := 0
 		for id, times := range seen {
@@ -80,8 +82,8 @@ func FuzzAPageTokenIsRefusedOrGoesOn(f *testing.F) {
 		}
 		var got []disk.ID
 		for from, more := disk.ID(last), true; more; {
-			var listed []disk.Disk
-			listed, more = Page(all, from, int(most), idOf)
+			listed, next := Page(all, from, int(most), idOf)
+			more = next != ""
 			if len(listed) == 0 && more || most > 0 && len(listed) > int(most) {
 				t.Fatalf("token %q: a page of %d, and more %v", token, len(listed), more)
 			}

@@ -145,7 +145,7 @@ func FuzzTokens(f *testing.F) {
 		f.Add(token)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if last, err := listing.Start(0, token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && token != "" && listing.Token(last) != token {
+		if last, err := listing.Start(0, token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && token != "" && "after:"+last != token {
 			t.Errorf("a list of volumes from %q: after %q, error %v", token, last, err)
 		}
 		if b, err := readListPosition(token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && b.token() != token {

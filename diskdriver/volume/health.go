@@ -50,12 +50,8 @@ func (c *Controller) ControllerListVolumeHealth(ctx context.Context,
 			ill = append(ill, h)
 		}
 	}
-	ill, more := listing.Page(ill, last, int(req.GetMaxEntries()), (*csi.VolumeHealth).GetVolumeId)
-	response := &csi.ControllerListVolumeHealthResponse{Entries: ill}
-	if more {
-		response.NextToken = listing.Token(ill[len(ill)-1].GetVolumeId())
-	}
-	return response, nil
+	ill, next := listing.Page(ill, last, int(req.GetMaxEntries()), (*csi.VolumeHealth).GetVolumeId)
+	return &csi.ControllerListVolumeHealthResponse{Entries: ill, NextToken: next}, nil
 }
 
 // healthOf is what is told of a disk's health.

@@ -25,16 +25,13 @@ func (c *Controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 	if err != nil {
 		return nil, err
 	}
-	disks, more := listing.Page(disks, disk.ID(last), int(req.GetMaxEntries()), func(d disk.Disk) disk.ID { return d.ID })
-	response := &csi.ListVolumesResponse{}
+	disks, next := listing.Page(disks, disk.ID(last), int(req.GetMaxEntries()), func(d disk.Disk) disk.ID { return d.ID })
+	response := &csi.ListVolumesResponse{NextToken: next}
 	for _, d := range disks {
 		response.Entries = append(response.Entries, &csi.ListVolumesResponse_Entry{
 			Volume: c.volume(d),
 			Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: nodes(d)},
 		})
-	}
-	if more {
-		response.NextToken = listing.Token(string(disks[len(disks)-1].ID))
 	}
 	return response, nil
 }
