@@ -53,9 +53,7 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		return nil, c.conclude(ctx, req.GetName(), err)
 	}
 	c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
-	response := c.answer(o, made)
-	response.Volume.ContentSource = req.GetVolumeContentSource()
-	return response, nil
+	return c.answer(o, made, req.GetVolumeContentSource()), nil
 }
 
 // checkCreate refuses a request that no driver can ever have made a disk for.
@@ -331,7 +329,7 @@ func (c *Controller) awaitMade(ctx context.Context, d disk.Disk) (disk.Disk, err
 }
 
 // answer says where the disk is and what it is.
-func (c *Controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
+func (c *Controller) answer(o order, d disk.Disk, source *csi.VolumeContentSource) *csi.CreateVolumeResponse {
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
 	if o.class.Filesystem != "" {
@@ -350,6 +348,7 @@ func (c *Controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      volume,
+		ContentSource:      source,
 		AccessibleTopology: []*csi.Topology{c.config.topology(d, o.candidates, o.class.CategoryAffinity)},
 	}}
 }
