@@ -82,11 +82,6 @@ func (c Choice) sufficient(least, most GiB, spec Spec) GiB {
 	return size
 }
 
-// Without returns the attempts that are not at the choice.
-func Without(plan []Attempt, c Choice) []Attempt {
-	return slices.DeleteFunc(slices.Clone(plan), func(try Attempt) bool { return try.Category == c.Category && try.Level == c.Level })
-}
-
 // ZoneCandidate is a zone where the disk may live, and what the nodes there take.
 type ZoneCandidate struct {
 	Zone  Zone       // empty: no zone is known, which does for regional disks

@@ -214,7 +214,7 @@ func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
 			c.offers.refuse(try)
 			left = left[1:]
 		case disk.Unfit:
-			left = disk.Without(left, disk.Choice{Category: try.Category, Level: try.Level})
+			left = slices.DeleteFunc(slices.Clone(left), func(other disk.Attempt) bool { return other.Category == try.Category && other.Level == try.Level })
 		default:
 			return disk.Disk{}, creation.AnswerOf(err), err
 		}
