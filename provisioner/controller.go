@@ -97,9 +97,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	dependencies := claim.Dependencies{
 		Client: clients.Main, Metadata: clients.Metadata, Driver: driver, Deleter: deleter, Journal: records, Protection: c.protection,
 		Topology: index, Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: c.events, Registry: registry, Upstream: upstream, Now: c.now,
-		Caches: claim.Caches{
-			Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(), Pods: c.pods,
-		},
+		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(), Pods: c.pods,
 	}
 	if caches.Namespaces != nil {
 		dependencies.Namespaces = caches.Namespaces.GetStore()

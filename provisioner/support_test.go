@@ -117,9 +117,7 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 	c.claims = claim.New(config.Config, claim.Dependencies{
 		Client: b.api, Metadata: b.metadata, Driver: b.driver, Deleter: deleter, Journal: records, Protection: c.protection, Topology: b.zones,
 		Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: b.events, Registry: b.registry, Upstream: upstream, Now: time.Now,
-		Caches: claim.Caches{
-			Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(),
-		},
+		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(),
 	})
 	c.deletion = deletion.New(
 		deletion.Options{Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax},

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -112,7 +113,13 @@ type Topology interface {
 
 // Dependencies are what a Syncer works with.
 type Dependencies struct {
-	Caches
+	Claims     cache.Indexer // PersistentVolumeClaims, trimmed, with watch.ClaimIndexers
+	Volumes    cache.Indexer // PersistentVolumes, trimmed, with watch.VolumeIndexers
+	Classes    cache.Store   // StorageClasses
+	Namespaces cache.Store   // metadata of Namespaces; nil without Options.NamespaceLabelTags
+	Nodes      cache.Store   // metadata of Nodes
+	Pods       *watch.Pods   // Pods without a node; nil: each claim is provisioned by itself
+
 	Client     kubernetes.Interface
 	Metadata   metadata.Interface
 	Driver     Driver
@@ -133,10 +140,10 @@ type Dependencies struct {
 type Syncer struct {
 	Config
 	Dependencies
-	cluster
 	api      apiServer
-	resolver resolver
 	siblings siblings
+	// newRequest returns what the driver is asked for, errNotOurs, a *failure, a *topology.Error or why there is no request yet.
+	newRequest func(context.Context, *v1.PersistentVolumeClaim) (*request.Request, error)
 	// reportConflict says so if the Pod of a claim without stock is tied to the zone by another volume.
 	reportConflict func(context.Context, *request.Request)
 	metrics        *metrics
@@ -177,10 +184,7 @@ func New(config Config, dependencies Dependencies) *Syncer {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
 		turns: newTurns(config.Workers + config.Workers/4),
 	}
-	s.cluster = cluster{config: &s.Config, caches: &s.Caches}
-	s.api = &apiClient{client: s.Client}
-	s.resolver = &cacheResolver{s}
-	s.siblings = &podClaims{s}
+	s.api, s.siblings, s.newRequest = &apiClient{client: s.Client}, s, s.requestOf
 	s.reportConflict = newConflicts(s).report
 	s.metrics = newMetrics(s)
 	return s

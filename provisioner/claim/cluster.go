@@ -15,25 +15,11 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// Caches show the cluster without a request to the API server, and may lag behind it.
-type Caches struct {
-	Claims     cache.Indexer // PersistentVolumeClaims, trimmed, with watch.ClaimIndexers
-	Volumes    cache.Indexer // PersistentVolumes, trimmed, with watch.VolumeIndexers
-	Classes    cache.Store   // StorageClasses
-	Namespaces cache.Store   // metadata of Namespaces; nil without Options.NamespaceLabelTags
-	Nodes      cache.Store   // metadata of Nodes
-	Pods       *watch.Pods   // Pods without a node; nil: each claim is provisioned by itself
-}
-
-// cluster answers questions about claims and their Pods by what the caches show.
-type cluster struct {
-	config *Config
-	caches *Caches
-}
+// What the caches show of claims, classes and Pods, without a request to the API server. They may lag behind it.
 
 // cached returns a claim by its UID, nil for none: it is gone then.
-func (c *cluster) cached(uid types.UID) *v1.PersistentVolumeClaim {
-	claims, err := watch.ClaimsWithUID(c.caches.Claims, uid)
+func (s *Syncer) cached(uid types.UID) *v1.PersistentVolumeClaim {
+	claims, err := watch.ClaimsWithUID(s.Claims, uid)
 	if err != nil || len(claims) == 0 {
 		return nil
 	}
@@ -43,10 +29,10 @@ func (c *cluster) cached(uid types.UID) *v1.PersistentVolumeClaim {
 // errNoClass says that a class does not exist.
 var errNoClass = errors.New("there is no such StorageClass")
 
-// class returns the claim's class as the cache shows it.
-func (c *cluster) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+// classOf returns the claim's class as the cache shows it.
+func (s *Syncer) classOf(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := request.ClassName(claim)
-	object, exists, err := c.caches.Classes.GetByKey(name)
+	object, exists, err := s.Classes.GetByKey(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -57,8 +43,8 @@ func (c *cluster) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClas
 }
 
 // claimNamed returns a claim as the cache shows it, nil for none.
-func (c *cluster) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
-	object, exists, err := c.caches.Claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
+func (s *Syncer) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
+	object, exists, err := s.Claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
 	if err != nil || !exists {
 		return nil
 	}
@@ -66,11 +52,11 @@ func (c *cluster) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
 }
 
 // volumeOf returns the PersistentVolume that a claim is bound to, nil for none that the cache shows.
-func (c *cluster) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+func (s *Syncer) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	if claim == nil || claim.Spec.VolumeName == "" {
 		return nil
 	}
-	object, exists, err := c.caches.Volumes.GetByKey(claim.Spec.VolumeName)
+	object, exists, err := s.Volumes.GetByKey(claim.Spec.VolumeName)
 	if err != nil || !exists {
 		return nil
 	}
@@ -79,13 +65,13 @@ func (c *cluster) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume
 
 // otherClaims returns the other claims of a claim's Pod, and the Pod's name. A claim that several Pods wait for has none: it can't be known for
 // which of them its node was selected.
-func (c *cluster) otherClaims(claim *v1.PersistentVolumeClaim) (pod string, others []*v1.PersistentVolumeClaim) {
-	one := c.podOf(claim)
+func (s *Syncer) otherClaims(claim *v1.PersistentVolumeClaim) (pod string, others []*v1.PersistentVolumeClaim) {
+	one := s.podOf(claim)
 	if one == nil {
 		return "", nil
 	}
 	for _, name := range one.Claims {
-		if other := c.claimNamed(claim.Namespace, name); name != claim.Name && other != nil {
+		if other := s.claimNamed(claim.Namespace, name); name != claim.Name && other != nil {
 			others = append(others, other)
 		}
 	}
@@ -93,11 +79,11 @@ func (c *cluster) otherClaims(claim *v1.PersistentVolumeClaim) (pod string, othe
 }
 
 // podOf returns the one Pod that waits for the claim and others, nil for none or several.
-func (c *cluster) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
-	if !c.config.SupportsTopology || claim.Annotations[request.AnnSelectedNode] == "" {
+func (s *Syncer) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
+	if !s.SupportsTopology || claim.Annotations[request.AnnSelectedNode] == "" {
 		return nil
 	}
-	for _, one := range c.caches.Pods.OfClaim(claim.Namespace, claim.Name) {
+	for _, one := range s.Pods.OfClaim(claim.Namespace, claim.Name) {
 		switch {
 		case one.DeletionTimestamp != nil:
 		case pod != nil:
@@ -110,20 +96,20 @@ func (c *cluster) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
 }
 
 // waitsForNode says whether this driver is to make the claim's volume for a node that the scheduler selects.
-func (c *cluster) waitsForNode(claim *v1.PersistentVolumeClaim) bool {
-	if by := request.ProvisionerOf(claim); by != "" && by != c.config.DriverName || !request.ShouldProvision(claim) {
+func (s *Syncer) waitsForNode(claim *v1.PersistentVolumeClaim) bool {
+	if by := request.ProvisionerOf(claim); by != "" && by != s.DriverName || !request.ShouldProvision(claim) {
 		return false
 	}
-	class, err := c.class(claim)
-	return err == nil && class.Provisioner == c.config.DriverName && bindsLate(class)
+	class, err := s.classOf(claim)
+	return err == nil && class.Provisioner == s.DriverName && bindsLate(class)
 }
 
 // isTied says whether the claim's volume must be in the selected node's zone, whatever its class says: another claim of the Pod gets its volume
 // there, or has one of this driver in a zone already.
-func (c *cluster) isTied(claim *v1.PersistentVolumeClaim) bool {
-	_, others := c.otherClaims(claim)
+func (s *Syncer) isTied(claim *v1.PersistentVolumeClaim) bool {
+	_, others := s.otherClaims(claim)
 	return slices.ContainsFunc(others, func(other *v1.PersistentVolumeClaim) bool {
-		pv := c.volumeOf(other)
-		return c.waitsForNode(other) || pv != nil && len(topology.ZonesOfVolume(pv)) > 0
+		pv := s.volumeOf(other)
+		return s.waitsForNode(other) || pv != nil && len(topology.ZonesOfVolume(pv)) > 0
 	})
 }

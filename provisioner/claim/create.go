@@ -214,7 +214,7 @@ func (t *task) create() error {
 	}
 	t.volume, t.since, t.failure = response.GetVolume(), t.Now(), nil
 	t.Refusals.Served(wantOf(asked), called)
-	t.siblings.wake(t.claim)
+	t.siblings.wakeSiblings(t.claim)
 	return nil
 }
 

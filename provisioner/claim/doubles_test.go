@@ -62,14 +62,12 @@ func newStage(config Config, now time.Time, done func(string)) *stage {
 	g.Syncer = New(config, Dependencies{
 		Driver: stageDriver{g}, Deleter: stageDeleter{g}, Journal: stageJournal{g}, Protection: stageProtection{g}, Objects: watch.NewObjects(nil),
 		Refusals: stock.New(clock), Events: stageEvents{g}, Registry: prometheus.NewRegistry(), Upstream: lib6.NewMetrics(), Now: clock,
-		Caches: Caches{
-			Claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()),
-			Volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
-			Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		},
+		Claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()),
+		Volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
+		Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	})
 	g.queue.ShutDown()
-	g.queue, g.api, g.resolver, g.siblings = stageQueue{g: g}, stageAPI{g}, stageResolver{g}, stageSiblings{g}
+	g.queue, g.api, g.siblings, g.newRequest = stageQueue{g: g}, stageAPI{g}, stageSiblings{g}, g.resolve
 	g.reportConflict = func(context.Context, *request.Request) { done("ReportConflict") }
 	return g
 }
@@ -145,10 +143,8 @@ func (q stageQueue) AddAfter(_ types.UID, d time.Duration) {
 	}
 }
 
-type stageResolver struct{ g *stage }
-
-func (r stageResolver) resolve(_ context.Context, claim *v1.PersistentVolumeClaim) (*request.Request, error) {
-	switch reply := r.g.ask("Resolve", claim).(type) {
+func (g *stage) resolve(_ context.Context, claim *v1.PersistentVolumeClaim) (*request.Request, error) {
+	switch reply := g.ask("Resolve", claim).(type) {
 	case *request.Request:
 		return reply, nil
 	case error:
@@ -161,7 +157,7 @@ type stageSiblings struct{ g *stage }
 
 func (stageSiblings) mayAsk(*v1.PersistentVolumeClaim) error          { return nil }
 func (s stageSiblings) judge(*request.Request, *csi.Volume) judgement { return s.g.judged }
-func (s stageSiblings) wake(*v1.PersistentVolumeClaim)                { s.g.done("WakeSiblings") }
+func (s stageSiblings) wakeSiblings(*v1.PersistentVolumeClaim)        { s.g.done("WakeSiblings") }
 
 // siblingChanged is what another claim of the Pod that gets further does.
 func (g *stage) siblingChanged() {

@@ -48,7 +48,7 @@ func TestOnlyFirstCallsAreMarked(t *testing.T) {
 					class.VolumeBindingMode = nil
 					must(t, b.Classes.Add(class))
 					must(t, b.Claims.Add(claim))
-					asked, err := b.resolver.resolve(t.Context(), claim)
+					asked, err := b.newRequest(t.Context(), claim)
 					must(t, err)
 					asked.Claim = asked.Claim.DeepCopy()
 					asked.Claim.ResourceVersion = "" // as from the journal

@@ -18,7 +18,7 @@ import (
 func (b *bench) journalled(t *testing.T, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) *request.Request {
 	t.Helper()
 	must(t, b.Classes.Add(class))
-	asked, err := b.resolver.resolve(t.Context(), claim)
+	asked, err := b.newRequest(t.Context(), claim)
 	must(t, err)
 	encoded, err := asked.Encode()
 	must(t, err)

@@ -21,25 +21,25 @@ import (
 
 // checkPods returns an error with topology.NodeNotAllowed if Pods wait for the claim and none of them can run on its selected node, as far as
 // caches show that.
-func (c *cluster) checkPods(claim *v1.PersistentVolumeClaim) error {
+func (s *Syncer) checkPods(claim *v1.PersistentVolumeClaim) error {
 	name := claim.Annotations[request.AnnSelectedNode]
-	if !c.config.SupportsTopology || name == "" || !c.caches.Pods.Knows() {
+	if !s.SupportsTopology || name == "" || !s.Pods.Knows() {
 		return nil
 	}
-	object, exists, err := c.caches.Nodes.GetByKey(name)
+	object, exists, err := s.Nodes.GetByKey(name)
 	if err != nil || !exists {
 		return nil //nolint:nilerr // the topology says so
 	}
-	if err := excluded(&v1.Node{ObjectMeta: object.(*metav1.PartialObjectMetadata).ObjectMeta}, c.waiting(claim)); err != nil {
+	if err := excluded(&v1.Node{ObjectMeta: object.(*metav1.PartialObjectMetadata).ObjectMeta}, s.waiting(claim)); err != nil {
 		return &topology.Error{Reason: topology.NodeNotAllowed, Node: name, Err: err}
 	}
 	return nil
 }
 
 // checkPodsNow does what checkPods does for the claim as it is now.
-func (c *cluster) checkPodsNow(claim *v1.PersistentVolumeClaim) error {
-	if now := c.cached(claim.UID); now != nil {
-		return c.checkPods(now)
+func (s *Syncer) checkPodsNow(claim *v1.PersistentVolumeClaim) error {
+	if now := s.cached(claim.UID); now != nil {
+		return s.checkPods(now)
 	}
 	return nil
 }
@@ -51,15 +51,15 @@ type waitingPod struct {
 }
 
 // waiting returns the Pods that wait for a claim, by name.
-func (c *cluster) waiting(claim *v1.PersistentVolumeClaim) []waitingPod {
+func (s *Syncer) waiting(claim *v1.PersistentVolumeClaim) []waitingPod {
 	var waiting []waitingPod
-	for _, pod := range c.caches.Pods.OfClaim(claim.Namespace, claim.Name) {
+	for _, pod := range s.Pods.OfClaim(claim.Namespace, claim.Name) {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
 		one := waitingPod{Pod: pod}
 		for _, other := range pod.Claims {
-			if pv := c.volumeOf(c.claimNamed(claim.Namespace, other)); pv != nil && other != claim.Name {
+			if pv := s.volumeOf(s.claimNamed(claim.Namespace, other)); pv != nil && other != claim.Name {
 				one.volumes = append(one.volumes, pv)
 			}
 		}

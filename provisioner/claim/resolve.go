@@ -25,7 +25,7 @@ func (t *task) resolve() (*request.Request, error) {
 	}
 	var asked *request.Request
 	err := t.unlocked(func(ctx context.Context) (err error) {
-		asked, err = t.resolver.resolve(ctx, t.claim)
+		asked, err = t.newRequest(ctx, t.claim)
 		return err
 	})
 	switch {
@@ -78,16 +78,8 @@ func (t *task) lasts(f *failure) time.Duration {
 	return t.Now().Sub(t.since)
 }
 
-// resolver works out requests.
-type resolver interface {
-	// resolve returns what the driver is asked for, errNotOurs, a *failure, a *topology.Error or why there is no request yet.
-	resolve(ctx context.Context, claim *v1.PersistentVolumeClaim) (*request.Request, error)
-}
-
-// cacheResolver reads what claim and class name, from caches where there are some.
-type cacheResolver struct{ *Syncer }
-
-func (s *cacheResolver) resolve(ctx context.Context, claim *v1.PersistentVolumeClaim) (*request.Request, error) {
+// requestOf reads what claim and class name, from caches where there are some.
+func (s *Syncer) requestOf(ctx context.Context, claim *v1.PersistentVolumeClaim) (*request.Request, error) {
 	if !request.IsOurs(claim, s.DriverName) || !request.ShouldProvision(claim) {
 		return nil, errNotOurs
 	}
@@ -110,7 +102,7 @@ func (s *cacheResolver) resolve(ctx context.Context, claim *v1.PersistentVolumeC
 }
 
 // complete reads what a plan needs of other objects.
-func (s *cacheResolver) complete(
+func (s *Syncer) complete(
 	ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, plan *request.Plan,
 ) (*request.Request, error) {
 	var in request.Inputs
@@ -141,8 +133,8 @@ func (s *cacheResolver) complete(
 
 // liveClass returns the claim's class: the API server is asked for one that the cache does not show, for a class and its claims may have been
 // created together, and each comes by a watch of its own.
-func (s *cacheResolver) liveClass(ctx context.Context, claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
-	class, err := s.class(claim)
+func (s *Syncer) liveClass(ctx context.Context, claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+	class, err := s.classOf(claim)
 	if !errors.Is(err, errNoClass) {
 		return class, err
 	}
@@ -166,7 +158,7 @@ func bindsLate(class *storagev1.StorageClass) bool {
 }
 
 // withTemplateAnnotations returns the claim with the annotations that the class's Secrets are named by, which the cache doesn't keep.
-func (s *cacheResolver) withTemplateAnnotations(
+func (s *Syncer) withTemplateAnnotations(
 	ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass,
 ) (*v1.PersistentVolumeClaim, error) {
 	keys := request.TemplateAnnotations(class)
@@ -192,7 +184,7 @@ func (s *cacheResolver) withTemplateAnnotations(
 var namespacesResource = v1.SchemeGroupVersion.WithResource("namespaces")
 
 // namespaceLabels returns a namespace's labels, from the cache if it shows the namespace, and nil if no label becomes a tag.
-func (s *cacheResolver) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+func (s *Syncer) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	if len(s.NamespaceLabelTags) == 0 {
 		return nil, nil
 	}
@@ -219,7 +211,7 @@ func (s *Syncer) requirement(plan *request.Plan) (*csi.TopologyRequirement, erro
 }
 
 // attributes returns what the claim's VolumeAttributesClass asks for.
-func (s *cacheResolver) attributes(ctx context.Context, claim *v1.PersistentVolumeClaim) (map[string]string, error) {
+func (s *Syncer) attributes(ctx context.Context, claim *v1.PersistentVolumeClaim) (map[string]string, error) {
 	name := ptr.Deref(claim.Spec.VolumeAttributesClassName, "")
 	switch {
 	case name == "":
@@ -240,7 +232,7 @@ func (s *cacheResolver) attributes(ctx context.Context, claim *v1.PersistentVolu
 }
 
 // warnOfTopology emits an event for a class whose allowedTopologies restrict nothing, or allow a zone in which no node has the driver.
-func (s *cacheResolver) warnOfTopology(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, requirement *csi.TopologyRequirement) {
+func (s *Syncer) warnOfTopology(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, requirement *csi.TopologyRequirement) {
 	if len(class.AllowedTopologies) == 0 || !s.SupportsTopology {
 		return
 	}

@@ -130,7 +130,7 @@ func (t *task) retry(f *failure) time.Duration {
 	if !f.quiet || !t.Now().Before(t.since.Add(notifyAfter)) {
 		t.notify(f)
 	}
-	t.siblings.wake(t.claim)
+	t.siblings.wakeSiblings(t.claim)
 	t.failures++
 	t.notBefore = t.Now().Add(t.pause(f))
 	t.Objects.SubscribeError(string(t.uid), t.namespace, f.err, func() { go t.Wake(t.uid) }) // it may be called at once, and the lock is held
@@ -232,7 +232,7 @@ func (t *task) reschedule(f *failure) time.Duration {
 	})
 	switch {
 	case !t.isWanted():
-		t.siblings.wake(t.claim)
+		t.siblings.wakeSiblings(t.claim)
 		return t.forget()
 	case err != nil: // and so the siblings are told
 		return t.retry(&failure{kind: nodeNotRemoved, err: fmt.Errorf("%w; the claim can't return to the scheduler yet: %w", f.err, err)})
@@ -240,7 +240,7 @@ func (t *task) reschedule(f *failure) time.Duration {
 	t.metrics.rescheduled(f.err)
 	t.count(f.err)
 	t.notify(f)
-	t.siblings.wake(t.claim)
+	t.siblings.wakeSiblings(t.claim)
 	t.version, t.failures = version, 0
 	if version == "" { // the claim is gone, which the cache is about to show
 		t.failure, t.woken = nil, false

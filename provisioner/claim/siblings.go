@@ -41,8 +41,8 @@ type siblings interface {
 	mayAsk(claim *v1.PersistentVolumeClaim) error
 	// judge says what is to become of a volume that was made.
 	judge(asked *request.Request, made *csi.Volume) judgement
-	// wake tells the siblings that the claim has got further.
-	wake(claim *v1.PersistentVolumeClaim)
+	// wakeSiblings tells the siblings that the claim has got further.
+	wakeSiblings(claim *v1.PersistentVolumeClaim)
 }
 
 // judgement says what is to become of a volume that was made. The zero value: it is saved.
@@ -109,9 +109,6 @@ func (t *task) awaitSibling(f *failure) time.Duration {
 	}
 	return f.wait
 }
-
-// podClaims judges by what caches show of a claim's Pod.
-type podClaims struct{ *Syncer }
 
 // sibling is what is known of a sibling.
 type sibling struct {
@@ -181,8 +178,9 @@ var (
 	errNodeChanged = errors.New("another node was selected since")
 )
 
-func (s *podClaims) mayAsk(claim *v1.PersistentVolumeClaim) error {
-	all := s.of(claim)
+// mayAsk goes by what the caches show of the claim's Pod.
+func (s *Syncer) mayAsk(claim *v1.PersistentVolumeClaim) error {
+	all := s.siblingsOf(claim)
 	if len(all) == 0 {
 		return nil
 	}
@@ -215,11 +213,11 @@ func refusedError(other sibling, claim *v1.PersistentVolumeClaim) error {
 
 // judge refuses a volume that is of no use: to a Pod that was deleted meanwhile and came back for another zone, or to one that can't run on the
 // claim's node.
-func (s *podClaims) judge(asked *request.Request, made *csi.Volume) judgement {
+func (s *Syncer) judge(asked *request.Request, made *csi.Volume) judgement {
 	if err := cmp.Or(s.checkNode(asked, made), s.checkPodsNow(asked.Claim)); err != nil {
 		return judgement{refused: err}
 	}
-	return judge(asked.Claim, s.of(asked.Claim))
+	return judge(asked.Claim, s.siblingsOf(asked.Claim))
 }
 
 func judge(claim *v1.PersistentVolumeClaim, all []sibling) (judged judgement) {
@@ -237,7 +235,7 @@ func judge(claim *v1.PersistentVolumeClaim, all []sibling) (judged judgement) {
 
 // checkNode returns an error if another node has been selected for the claim than the request is for, and it is in another zone than the
 // volume. What the caches don't show is no reason.
-func (s *podClaims) checkNode(asked *request.Request, made *csi.Volume) error {
+func (s *Syncer) checkNode(asked *request.Request, made *csi.Volume) error {
 	now := s.cached(asked.Claim.UID)
 	if now == nil || asked.Node == "" || !s.SupportsTopology {
 		return nil
@@ -258,8 +256,8 @@ func (s *podClaims) checkNode(asked *request.Request, made *csi.Volume) error {
 	return fmt.Errorf("%w, %s in zone %s", errNodeChanged, node, zone)
 }
 
-// of returns the siblings of a claim.
-func (s *podClaims) of(claim *v1.PersistentVolumeClaim) []sibling {
+// siblingsOf returns the siblings of a claim.
+func (s *Syncer) siblingsOf(claim *v1.PersistentVolumeClaim) []sibling {
 	var all []sibling
 	pod, others := s.otherClaims(claim)
 	for _, other := range others {
@@ -271,7 +269,7 @@ func (s *podClaims) of(claim *v1.PersistentVolumeClaim) []sibling {
 }
 
 // standing returns what is known of a claim, if its volume is for the node of another one.
-func (s *podClaims) standing(of, on *v1.PersistentVolumeClaim, pod string) sibling {
+func (s *Syncer) standing(of, on *v1.PersistentVolumeClaim, pod string) sibling {
 	known := sibling{claim: of, pod: pod, selected: of.Annotations[request.AnnSelectedNode] == on.Annotations[request.AnnSelectedNode]}
 	if e := s.claims[of.UID]; e != nil {
 		known.progress, known.discarded = e.progress(), e.discards > 0
@@ -287,7 +285,7 @@ func (s *podClaims) standing(of, on *v1.PersistentVolumeClaim, pod string) sibli
 
 // hasReturned says whether a claim has lost its selected node since that of another one was selected. The scheduler selects a node for all
 // claims of a Pod before it writes the first, so it overwrites no newer version of the others.
-func (s *podClaims) hasReturned(of, on *v1.PersistentVolumeClaim) bool {
+func (s *Syncer) hasReturned(of, on *v1.PersistentVolumeClaim) bool {
 	if of.Annotations[request.AnnSelectedNode] != "" {
 		return false
 	}
@@ -301,8 +299,8 @@ func (s *podClaims) hasReturned(of, on *v1.PersistentVolumeClaim) bool {
 }
 
 // wantOf returns what package stock knows the request of a claim with siblings by, if its volume is for a node, and the caches show all of it.
-func (s *podClaims) wantOf(claim *v1.PersistentVolumeClaim, node string) (stock.Want, bool) {
-	class, err := s.class(claim)
+func (s *Syncer) wantOf(claim *v1.PersistentVolumeClaim, node string) (stock.Want, bool) {
+	class, err := s.classOf(claim)
 	if err != nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {
 		return stock.Want{}, false
 	}
@@ -317,8 +315,6 @@ func (s *podClaims) wantOf(claim *v1.PersistentVolumeClaim, node string) (stock.
 	}
 	return wantOf(plan.Request(request.Inputs{Requirement: requirement})), true
 }
-
-func (s *podClaims) wake(claim *v1.PersistentVolumeClaim) { s.wakeSiblings(claim) }
 
 // wakeSiblings tells the siblings of a claim that it has got further. s.mu is held.
 func (s *Syncer) wakeSiblings(claim *v1.PersistentVolumeClaim) {

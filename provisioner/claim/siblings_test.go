@@ -506,7 +506,7 @@ func TestAVolumeIsNotHeldForAClaimWithoutANode(t *testing.T) {
 func TestAClaimThatIsAskedAgainRefusesNoSibling(t *testing.T) {
 	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")}, podWith("web-0", "data", "logs"))
 	data, logs := g.claim("data"), g.claim("logs")
-	want, ok := (&podClaims{g.Syncer}).wantOf(data, "node-1")
+	want, ok := g.wantOf(data, "node-1")
 	if !ok {
 		t.Fatal("the caches don't show what is wanted")
 	}

@@ -85,11 +85,9 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 		Protection: source.NewProtection(source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}, b.metadata, volumes, sources),
 		Topology:   b.zones, Sources: sources, Objects: watch.NewObjects(nil), Refusals: stock.New(now), Events: b.events,
 		Registry: b.registry, Upstream: lib6.NewMetrics(), Now: now,
-		Caches: Caches{
-			Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: volumes,
-			Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc),
-			Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		},
+		Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: volumes,
+		Classes: cache.NewStore(cache.MetaNamespaceKeyFunc), Namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		Nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	})
 	b.metrics.onFailure = func(err error) { b.failed = append(b.failed, err) }
 	t.Cleanup(func() { b.queue.ShutDown() })

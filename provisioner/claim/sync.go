@@ -106,7 +106,7 @@ const lookAgain = 15 * time.Minute
 var errNotOurs = errors.New("the claim has no selected node, or is not for this provisioner")
 
 // cached returns the claim as the cache shows it, nil for none: it is gone then.
-func (t *task) cached() *v1.PersistentVolumeClaim { return t.cluster.cached(t.uid) }
+func (t *task) cached() *v1.PersistentVolumeClaim { return t.Syncer.cached(t.uid) }
 
 // isWanted says whether the claim exists and needs a volume.
 func (t *task) isWanted() bool {
