@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -22,64 +23,6 @@ func podWith(name string, claims ...string) *v1.Pod {
 	return pod
 }
 
-func TestConflictMessage(t *testing.T) {
-	seen := func(name string, claims ...string) *watch.Pod {
-		return &watch.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Claims: claims}
-	}
-	for name, test := range map[string]struct {
-		change func(*conflictFacts)
-		want   string // in the message; empty for none
-	}{
-		"tied": {
-			want: "Pod web-0 also has claim logs, whose volume d-logs is in zone-a, where no disk of class essd is available for claim data: " +
-				"no other node is possible. The Pod starts when the zone has stock again. " +
-				"Otherwise give claim data a class with other disk types, or move claim logs to another zone by a snapshot",
-		},
-		"no Pod waits":              {change: func(f *conflictFacts) { f.pods = nil }},
-		"another Pod has the other": {change: func(f *conflictFacts) { f.pods[0].Claims = []string{"logs", "x"} }},
-		"the Pod has no other":      {change: func(f *conflictFacts) { f.pods[0].Claims = []string{"data"} }},
-		"the other is not bound":    {change: func(f *conflictFacts) { delete(f.volumes, "logs") }},
-		"the other is not zonal":    {change: func(f *conflictFacts) { f.volumes["logs"] = boundVolume{name: "nfs"} }},
-		"the other is elsewhere":    {change: func(f *conflictFacts) { f.zones = []string{"zone-b"} }},
-		"refused in more zones":     {change: func(f *conflictFacts) { f.zones = []string{"zone-b", "zone-a"} }, want: "d-logs is in zone-a,"},
-		"the other is in two zones": {
-			change: func(f *conflictFacts) { f.volumes["logs"] = boundVolume{"d-logs", []string{"zone-a", "zone-b"}} },
-		},
-		"it was refused in both": {
-			change: func(f *conflictFacts) {
-				f.volumes["logs"], f.zones = boundVolume{"d-logs", []string{"zone-a", "zone-b"}}, []string{"zone-b", "zone-a"}
-			},
-			want: "d-logs is in zone-a and zone-b,",
-		},
-		"a third claim ties it": {
-			change: func(f *conflictFacts) {
-				f.pods[0].Claims = []string{"data", "logs", "more"}
-				f.volumes["logs"], f.volumes["more"] = boundVolume{"d-logs", []string{"zone-b"}}, boundVolume{"d-more", []string{"zone-a"}}
-			},
-			want: "claim more, whose volume d-more is in zone-a,",
-		},
-		"the second Pod is tied": {
-			change: func(f *conflictFacts) {
-				f.pods = []*watch.Pod{seen("web-1", "data", "x"), seen("web-2", "data", "logs")}
-			},
-			want: "Pod web-2 also has claim logs",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			facts := conflictFacts{
-				claim: "data", class: "essd", zones: []string{"zone-a"}, pods: []*watch.Pod{seen("web-0", "data", "logs")},
-				volumes: map[string]boundVolume{"logs": {"d-logs", []string{"zone-a"}}},
-			}
-			if test.change != nil {
-				test.change(&facts)
-			}
-			if got := conflictMessage(facts); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
-	}
-}
-
 // podLists is how often Pods were listed.
 func (b *bench) podLists() (lists int) {
 	for _, action := range b.api.Actions() {
@@ -91,41 +34,84 @@ func (b *bench) podLists() (lists int) {
 }
 
 func TestAConflictIsReported(t *testing.T) {
+	const tied = "Pod web-0 also has claim logs, whose volume d-logs is in zone-a, where no disk of class essd is available for claim data: " +
+		"no other node is possible. The Pod starts when the zone has stock again. " +
+		"Otherwise give claim data a class with other disk types, or move claim logs to another zone by a snapshot"
 	for name, test := range map[string]struct {
-		pod  *v1.Pod
-		zone string
-		want bool
+		pods    []*v1.Pod
+		logs    []string // the zones of the volume of claim logs
+		more    []string // and of claim more
+		refused []string // the zones where claim data was refused; zone-a alone if there are none
+		want    string   // in the event; empty for none
 	}{
-		"tied":                      {podWith("web-0", "data", "logs"), "zone-a", true},
-		"the other is elsewhere":    {podWith("web-0", "data", "logs"), "zone-b", false},
-		"the other is not bound":    {podWith("web-0", "data", "new"), "zone-a", false},
-		"the Pod has no other":      {podWith("web-0", "data"), "zone-a", false},
-		"another Pod has the other": {podWith("web-0", "logs", "x"), "zone-a", false},
+		"tied":                      {pods: []*v1.Pod{podWith("web-0", "data", "logs")}, logs: []string{"zone-a"}, want: tied},
+		"no Pod waits":              {logs: []string{"zone-a"}},
+		"the other is elsewhere":    {pods: []*v1.Pod{podWith("web-0", "data", "logs")}, logs: []string{"zone-b"}},
+		"the other is not zonal":    {pods: []*v1.Pod{podWith("web-0", "data", "logs")}},
+		"the other is not bound":    {pods: []*v1.Pod{podWith("web-0", "data", "new")}, logs: []string{"zone-a"}},
+		"the Pod has no other":      {pods: []*v1.Pod{podWith("web-0", "data")}, logs: []string{"zone-a"}},
+		"another Pod has the other": {pods: []*v1.Pod{podWith("web-0", "logs", "x")}, logs: []string{"zone-a"}},
+		"refused in more zones": {
+			pods: []*v1.Pod{podWith("web-0", "data", "logs")}, logs: []string{"zone-a"}, refused: []string{"zone-b", "zone-a"}, want: "d-logs is in zone-a,",
+		},
+		"the other is in two zones": {pods: []*v1.Pod{podWith("web-0", "data", "logs")}, logs: []string{"zone-a", "zone-b"}},
+		"it was refused in both": {
+			pods: []*v1.Pod{podWith("web-0", "data", "logs")}, logs: []string{"zone-a", "zone-b"}, refused: []string{"zone-b", "zone-a"},
+			want: "d-logs is in zone-a and zone-b,",
+		},
+		"a third claim ties it": {
+			pods: []*v1.Pod{podWith("web-0", "data", "logs", "more")}, logs: []string{"zone-b"}, more: []string{"zone-a"},
+			want: "claim more, whose volume d-more is in zone-a,",
+		},
+		"the second Pod is tied": {
+			pods: []*v1.Pod{podWith("web-1", "data", "x"), podWith("web-2", "data", "logs")}, logs: []string{"zone-a"}, want: "Pod web-2 also has claim logs",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{soldOut()}, test.pod)
-			must(t, b.Claims.Add(testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = "logs", "other", "d-logs" })))
-			must(t, b.Volumes.Add(testVolume("d-logs", func(pv *v1.PersistentVolume) {
-				pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "logs", "other"
-				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, test.zone).Volume.AccessibleTopology)
-			})))
+			b := newBench(t, []answer{soldOut()})
+			for _, pod := range test.pods {
+				must(t, b.api.Tracker().Add(pod))
+			}
+			b.bound(t, "logs", test.logs)
+			b.bound(t, "more", test.more)
+			if test.refused != nil {
+				b.zones.Requirement.Requisite = termsOf(test.refused)
+			}
 			for range 4 {
 				_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 			}
 			if lists := b.podLists(); lists != 1 {
 				t.Errorf("%d lists of Pods", lists)
 			}
-			events := b.said()
-			for _, want := range []string{"ProvisioningTied", "Pod web-0", "claim logs", "d-logs is in zone-a", "for claim data", "by a snapshot"} {
-				if strings.Contains(events, want) != test.want {
-					t.Errorf("%q in %q: want %v", want, events, test.want)
-				}
+			want := 1
+			if test.want == "" {
+				want = 0
 			}
-			if strings.Count(events, "ProvisioningTied") > 1 {
-				t.Error("it is reported more than once")
+			if events := b.said(); !strings.Contains(events, test.want) || strings.Count(events, "ProvisioningTied") != want {
+				t.Errorf("%q is not told once in %q", test.want, events)
 			}
 		})
 	}
+}
+
+// bound has the caches show a claim that is bound to a volume of those zones.
+func (b *bench) bound(t *testing.T, claim string, zones []string) {
+	t.Helper()
+	must(t, b.Claims.Add(testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.Name, c.UID, c.Spec.VolumeName = claim, types.UID("uid-"+claim), "d-"+claim
+	})))
+	must(t, b.Volumes.Add(testVolume("d-"+claim, func(pv *v1.PersistentVolume) {
+		pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = claim, types.UID("uid-"+claim)
+		pv.Spec.NodeAffinity = topology.NodeAffinity(termsOf(zones))
+	})))
+}
+
+// termsOf returns a term for each zone.
+func termsOf(zones []string) (terms []*csi.Topology) {
+	for _, zone := range zones {
+		terms = append(terms, &csi.Topology{Segments: map[string]string{topology.WellKnownZoneKey: zone}})
+	}
+	return terms
 }
 
 func TestPodsAreListedOncePerNamespace(t *testing.T) {
