@@ -317,18 +317,13 @@ func (t *task) discardMisfit(id string, misfit error) error {
 	return f
 }
 
-// ownedError says that a volume is left alone because a PersistentVolume stands for it.
-type ownedError struct{ pv string }
-
-func (e *ownedError) Error() string { return fmt.Sprintf("PersistentVolume %s stands for it", e.pv) }
-
 // keptError says that a volume is kept for good although no PersistentVolume stands for it, because it may have been used.
 type keptError struct{ err error }
 
 func (e *keptError) Error() string { return e.err.Error() }
 
-// deleteUnowned deletes a volume that was made for the claim, and returns an *ownedError if a PersistentVolume stands for it, and a *keptError
-// if it may have been used: needsProof says that it is kept unless the driver proves that it was not.
+// deleteUnowned deletes a volume that was made for the claim, and returns a *deletion.OwnedError if a PersistentVolume stands for it, and a
+// *keptError if it may have been used: needsProof says that it is kept unless the driver proves that it was not.
 func (t *task) deleteUnowned(id string, needsProof bool, count prometheus.Counter) error {
 	if needsProof && !t.DriverKnowsUse {
 		return &keptError{fmt.Errorf("driver %s does not tell whether it was ever used", t.DriverName)}
@@ -346,7 +341,7 @@ func (t *task) deleteUnowned(id string, needsProof bool, count prometheus.Counte
 		return &keptError{err}
 	case isOwned:
 		klog.InfoS("A volume is kept, because a PersistentVolume stands for it", "volume", id, "persistentVolume", owned.PersistentVolume)
-		return &ownedError{owned.PersistentVolume}
+		return owned
 	case err != nil:
 		klog.ErrorS(err, "Deleting a volume without a PersistentVolume failed", "volume", id)
 		return err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/topodisk/topodisk/provisioner/deletion"
 )
 
 // saveTimeout bounds one attempt to save a PersistentVolume.
@@ -74,4 +76,4 @@ func (t *task) leave(why error) error {
 
 func isKept(err error) bool { _, kept := errors.AsType[*keptError](err); return kept }
 
-func isOwned(err error) bool { _, owned := errors.AsType[*ownedError](err); return owned }
+func isOwned(err error) bool { _, owned := errors.AsType[*deletion.OwnedError](err); return owned }

@@ -84,25 +84,21 @@ func (a *apiClient) checkSaved(ctx context.Context, pv *v1.PersistentVolume) err
 	case saved.DeletionTimestamp != nil:
 		return fmt.Errorf("a PersistentVolume %s is still being deleted", pv.Name)
 	case request.ClaimUID(saved) != pv.Spec.ClaimRef.UID:
-		return &nameTakenError{fmt.Sprintf("PersistentVolume %s exists already and is not for claim %s/%s",
-			pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)}
+		return fmt.Errorf("PersistentVolume %s %w %s/%s", pv.Name, errNameTaken, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 	case saved.Spec.CSI == nil || saved.Spec.CSI.Driver != pv.Spec.CSI.Driver || saved.Spec.CSI.VolumeHandle != pv.Spec.CSI.VolumeHandle:
 		return fmt.Errorf("PersistentVolume %s exists already with another volume than %s", pv.Name, pv.Spec.CSI.VolumeHandle)
 	}
 	return nil
 }
 
-// nameTakenError says that a PersistentVolume for another claim, or for none, has the name.
-type nameTakenError struct{ text string }
-
-func (e *nameTakenError) Error() string { return e.text }
+// errNameTaken says that a PersistentVolume for another claim, or for none, has the name.
+var errNameTaken = errors.New("exists already and is not for claim")
 
 // isRefused says whether the API server has answered that it doesn't save a PersistentVolume, for whatever reason: an admission webhook
 // chooses the code.
 func isRefused(err error) bool {
 	var answer apierrors.APIStatus
-	var taken *nameTakenError
-	return errors.As(err, &taken) || errors.As(err, &answer) && answer.Status().Code/100 == 4
+	return errors.Is(err, errNameTaken) || errors.As(err, &answer) && answer.Status().Code/100 == 4
 }
 
 // withoutSelectedNode returns the JSON patch that removes the selected node of a claim if it is that node.
