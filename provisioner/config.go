@@ -72,11 +72,8 @@ func (c Config) sourceOptions() source.Options {
 	return source.Options{
 		DriverName: c.DriverName, Snapshots: c.DriverRestores, Clones: c.DriverClones,
 		CrossNamespace: c.CrossNamespace, PreventModeConversion: c.PreventModeConversion,
+		RetryStart: c.RetryStart, RetryMax: c.RetryMax, Sweep: c.SnapshotSweep,
 	}
-}
-
-func (c Config) protectionOptions() source.ProtectionOptions {
-	return source.ProtectionOptions{RetryStart: c.RetryStart, RetryMax: c.RetryMax, Sweep: c.SnapshotSweep}
 }
 
 // mayReschedule are the codes that an operator may add: they are final, so that no volume

@@ -72,7 +72,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	caches, err := watch.NewCaches(watch.Config{Requests: config.Options, SourceFinalizer: source.CloneFinalizer}, clients.Main, clients.Metadata)
+	caches, err := watch.NewCaches(config.Options, clients.Main, clients.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.metrics = newMetrics(registry, upstream, caches.Classes.GetStore())
 	records := c.newJournal(clients)
 	sources := source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
-	c.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, volumes, sources)
+	c.protection = source.NewProtection(clients.Metadata, volumes, sources)
 	deleter := deletion.NewDeleter(clients.Main, driver, config.Timeout)
 	dependencies := claim.Dependencies{
 		Client: clients.Main, Metadata: clients.Metadata, Driver: driver, Deleter: deleter, Journal: records, Protection: c.protection,
@@ -103,12 +103,11 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		dependencies.Namespaces = caches.Namespaces.GetStore()
 	}
 	c.claims = claim.New(config.Config, dependencies)
-	c.deletion = deletion.New(
-		deletion.Options{Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax},
-		deletion.Dependencies{
-			Client: clients.Main, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
-			Claims: c.claims, Events: c.events, Now: c.now, Observe: c.metrics.deleted,
-		})
+	c.deletion = deletion.New(deletion.Config{
+		Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
+		Client: clients.Main, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
+		Claims: c.claims, Events: c.events, Now: c.now, Observe: c.metrics.deleted,
+	})
 	c.starter = lib6.New(lib6.Config{
 		DriverName: config.DriverName, Workers: config.Workers, Starter: c.claims, Client: clients.Main,
 		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,

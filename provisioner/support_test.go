@@ -101,7 +101,7 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 		api: fake.NewClientset(), events: record.NewFakeRecorder(1_000),
 		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(), registry: prometheus.NewRegistry(),
 	}
-	caches, err := watch.NewCaches(watch.Config{Requests: config.Options, SourceFinalizer: source.CloneFinalizer}, b.api, b.metadata)
+	caches, err := watch.NewCaches(config.Options, b.api, b.metadata)
 	must(t, err)
 	c := &Controller{
 		config: config, client: b.api, driver: b.driver, caches: caches, objects: watch.NewObjects(nil),
@@ -112,19 +112,18 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 	c.metrics = newMetrics(b.registry, upstream, caches.Classes.GetStore())
 	records := c.newJournal(Clients{Journal: b.api, JournalMetadata: provisionertest.ConfigMapMetadata(b.api)})
 	sources := source.NewReader(config.sourceOptions(), b.api, b.dynamic)
-	c.protection = source.NewProtection(config.protectionOptions(), b.metadata, volumes, sources)
+	c.protection = source.NewProtection(b.metadata, volumes, sources)
 	deleter := deletion.NewDeleter(b.api, b.driver, config.Timeout)
 	c.claims = claim.New(config.Config, claim.Dependencies{
 		Client: b.api, Metadata: b.metadata, Driver: b.driver, Deleter: deleter, Journal: records, Protection: c.protection, Topology: b.zones,
 		Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: b.events, Registry: b.registry, Upstream: upstream, Now: time.Now,
 		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(),
 	})
-	c.deletion = deletion.New(
-		deletion.Options{Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax},
-		deletion.Dependencies{
-			Client: b.api, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
-			Claims: c.claims, Events: b.events, Now: time.Now, Observe: c.metrics.deleted,
-		})
+	c.deletion = deletion.New(deletion.Config{
+		Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
+		Client: b.api, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
+		Claims: c.claims, Events: b.events, Now: time.Now, Observe: c.metrics.deleted,
+	})
 	c.handlers = &handlers{
 		Controller: c, index: topology.NewIndex(config.DriverName), duplicates: newDuplicates(config.DriverName, volumes, b.events, c.metrics.duplicates),
 	}

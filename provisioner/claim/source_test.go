@@ -18,9 +18,10 @@ import (
 func (b *bench) addSnapshot(t *testing.T) {
 	t.Helper()
 	b.removeFinalizers() // ends the queue of the one that is replaced
-	b.Sources = source.NewReader(source.Options{DriverName: provisionertest.DriverName, Snapshots: true, PreventModeConversion: true}, b.api, b.dynamic)
-	options := source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}
-	b.Protection = source.NewProtection(options, b.metadata, b.Volumes, b.Sources)
+	b.Sources = source.NewReader(source.Options{
+		DriverName: provisionertest.DriverName, Snapshots: true, PreventModeConversion: true, RetryStart: time.Millisecond, RetryMax: time.Second,
+	}, b.api, b.dynamic)
+	b.Protection = source.NewProtection(b.metadata, b.Volumes, b.Sources)
 	provisionertest.AddSnapshot(t, b.dynamic, "shop", nil)
 	must(t, b.metadata.Tracker().Add(provisionertest.SnapshotMetadata("shop")))
 }

@@ -79,10 +79,12 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 	}
 	now := func() time.Time { return b.clock }
 	config, volumes := testConfig(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
-	sources := source.NewReader(source.Options{DriverName: provisionertest.DriverName, PreventModeConversion: true}, b.api, b.dynamic)
+	sources := source.NewReader(source.Options{
+		DriverName: provisionertest.DriverName, PreventModeConversion: true, RetryStart: time.Millisecond, RetryMax: time.Second,
+	}, b.api, b.dynamic)
 	b.Syncer = New(config, Dependencies{
 		Client: b.api, Metadata: b.metadata, Driver: b.driver, Deleter: deletion.NewDeleter(b.api, b.driver, config.Timeout), Journal: noJournal{},
-		Protection: source.NewProtection(source.ProtectionOptions{RetryStart: time.Millisecond, RetryMax: time.Second}, b.metadata, volumes, sources),
+		Protection: source.NewProtection(b.metadata, volumes, sources),
 		Topology:   b.zones, Sources: sources, Objects: watch.NewObjects(nil), Refusals: stock.New(now), Events: b.events,
 		Registry: b.registry, Upstream: lib6.NewMetrics(), Now: now,
 		Claims: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.ClaimIndexers()), Volumes: volumes,

@@ -35,14 +35,6 @@ const (
 	reasonAttached     = "VolumeStillAttached"
 )
 
-// Options are what an operator may choose of deletions.
-type Options struct {
-	Request    request.Options // what PersistentVolumes are made with
-	Workers    int             // PersistentVolumes worked on at the same time
-	RetryStart time.Duration   // first wait after a failure; doubles with each one
-	RetryMax   time.Duration   // longest wait between two attempts
-}
-
 // Claims are the claims that volumes are made for.
 type Claims interface {
 	// Settle returns nil once nothing can have the claim's volume made once more, not even a restart. It wakes an attempt that is under way,
@@ -53,8 +45,13 @@ type Claims interface {
 // ErrUnderWay says that an attempt for the claim is under way.
 var ErrUnderWay = errors.New("an attempt to provision this claim is still under way")
 
-// Dependencies are what a Controller works with.
-type Dependencies struct {
+// Config is what an operator may choose of deletions, and what a Controller works with.
+type Config struct {
+	Request    request.Options // what PersistentVolumes are made with
+	Workers    int             // PersistentVolumes worked on at the same time
+	RetryStart time.Duration   // first wait after a failure; doubles with each one
+	RetryMax   time.Duration   // longest wait between two attempts
+
 	Client      kubernetes.Interface
 	Volumes     cache.Indexer // PersistentVolumes, with watch.VolumeIndexers
 	Attachments cache.Indexer // VolumeAttachments, with watch.AttachmentIndexers
@@ -71,8 +68,7 @@ type Dependencies struct {
 
 // Controller deletes the volumes of PersistentVolumes.
 type Controller struct {
-	Dependencies
-	options  Options
+	Config
 	queue    workqueue.TypedRateLimitingInterface[string] // names of PersistentVolumes
 	liveness *liveness.Monitor
 	finished *lru.Cache // UIDs of PersistentVolumes whose finalizer was removed
@@ -91,16 +87,16 @@ const quietRetries = 4
 const byWork = "work"
 
 // New returns a Controller. It deletes nothing before it runs.
-func New(options Options, dependencies Dependencies) *Controller {
-	_ = dependencies.Volumes.AddIndexers(cache.Indexers{byWork: func(object any) ([]string, error) { // an error says that it is there
-		if pv, ok := object.(*v1.PersistentVolume); ok && hasWork(pv, options.Request.DriverName) {
+func New(config Config) *Controller {
+	_ = config.Volumes.AddIndexers(cache.Indexers{byWork: func(object any) ([]string, error) { // an error says that it is there
+		if pv, ok := object.(*v1.PersistentVolume); ok && hasWork(pv, config.Request.DriverName) {
 			return []string{""}, nil
 		}
 		return nil, nil
 	}})
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](options.RetryStart, options.RetryMax)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryStart, config.RetryMax)
 	return &Controller{
-		Dependencies: dependencies, options: options, liveness: liveness.New(dependencies.Now), finished: lru.New(rememberedFinished),
+		Config: config, liveness: liveness.New(config.Now), finished: lru.New(rememberedFinished),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"}),
 	}
 }
@@ -108,7 +104,7 @@ func New(options Options, dependencies Dependencies) *Controller {
 // VolumeChanged queues a PersistentVolume that may have something to be done, and
 // those that have waited for it to release their common volume.
 func (c *Controller) VolumeChanged(pv *v1.PersistentVolume) {
-	driver := c.options.Request.DriverName
+	driver := c.Request.DriverName
 	if hasWork(pv, driver) {
 		c.enqueue(pv.Name)
 	}
@@ -143,7 +139,7 @@ func (c *Controller) OldestPending() time.Duration {
 	volumes, _ := c.Volumes.ByIndex(byWork, "") // the index is there
 	for _, object := range volumes {
 		pv := object.(*v1.PersistentVolume)
-		if since := pv.Status.LastPhaseTransitionTime; since != nil && isReleased(pv, c.options.Request.DriverName) && !c.isKept(pv) {
+		if since := pv.Status.LastPhaseTransitionTime; since != nil && isReleased(pv, c.Request.DriverName) && !c.isKept(pv) {
 			oldest = max(oldest, c.Now().Sub(since.Time))
 		}
 	}
@@ -153,7 +149,7 @@ func (c *Controller) OldestPending() time.Duration {
 // isKept says whether the cache shows another PersistentVolume of the same volume that is not to be deleted.
 func (c *Controller) isKept(pv *v1.PersistentVolume) bool {
 	others, _ := c.others(pv) // the index is there
-	return slices.ContainsFunc(others, func(other *v1.PersistentVolume) bool { return !mayDelete(other, c.options.Request.DriverName) })
+	return slices.ContainsFunc(others, func(other *v1.PersistentVolume) bool { return !mayDelete(other, c.Request.DriverName) })
 }
 
 // enqueue queues nothing before the Controller runs, because no worker takes it.
@@ -176,7 +172,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.liveness.Stop()
 	c.RecheckAll()
 	var group utilwait.Group
-	for range c.options.Workers {
+	for range c.Workers {
 		group.Start(func() {
 			for c.next(context.WithoutCancel(ctx)) {
 			}
@@ -241,7 +237,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 
 // work does what is to be done as far as the cache shows, and says whether it has deleted the volume.
 func (c *Controller) work(ctx context.Context, pv *v1.PersistentVolume) (deleted bool, err error) {
-	driver := c.options.Request.DriverName
+	driver := c.Request.DriverName
 	switch {
 	case mayRelease(pv, driver):
 		if err := c.settle(ctx, pv); err != nil {

@@ -61,11 +61,9 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 		must(t, attachments.Add(a))
 	}
 	must(t, volumes.Add(cached))
-	options := Options{
+	b.Controller = New(Config{
 		Request: request.Options{DriverName: provisionertest.DriverName, VolumeNamePrefix: "disk", PVNameSource: request.VolumeID},
 		Workers: 2, RetryStart: time.Millisecond, RetryMax: time.Second,
-	}
-	b.Controller = New(options, Dependencies{
 		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, b.driver, 10*time.Second),
 		Claims: b.claims, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
 	})
@@ -249,8 +247,10 @@ func BenchmarkRecheckAll(b *testing.B) {
 	for _, others := range []int{100, 10000, 100000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
 			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
-			c := New(Options{Request: request.Options{DriverName: provisionertest.DriverName}, RetryStart: time.Second, RetryMax: time.Second},
-				Dependencies{Volumes: volumes, Now: time.Now})
+			c := New(Config{
+				Request: request.Options{DriverName: provisionertest.DriverName}, RetryStart: time.Second, RetryMax: time.Second,
+				Volumes: volumes, Now: time.Now,
+			})
 			defer c.queue.ShutDown()
 			for i := range others {
 				if err := volumes.Add(provisionertest.Volume(fmt.Sprint("d-", i), func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })); err != nil {
@@ -461,8 +461,8 @@ func TestRunBeginsNothingAfterItsEnd(t *testing.T) {
 	}
 	close(release)
 	<-done
-	if n := b.driver.Deletes(); n > b.options.Workers {
-		t.Errorf("%d volumes were deleted, want those of the %d workers at most", n, b.options.Workers)
+	if n := b.driver.Deletes(); n > b.Workers {
+		t.Errorf("%d volumes were deleted, want those of the %d workers at most", n, b.Workers)
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *Controller) checkDetached(pv *v1.PersistentVolume) error {
 		return err
 	}
 	for _, attachment := range attachments {
-		if attachment.Spec.Attacher == c.options.Request.DriverName {
+		if attachment.Spec.Attacher == c.Request.DriverName {
 			return &attachedError{pv.Name, attachment.Spec.NodeName}
 		}
 	}
@@ -74,7 +74,7 @@ func (c *Controller) checkDetached(pv *v1.PersistentVolume) error {
 // deleted any more.
 func (c *Controller) reread(ctx context.Context, cached *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	pv, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, cached.Name, metav1.GetOptions{})
-	driver := c.options.Request.DriverName
+	driver := c.Request.DriverName
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -126,7 +126,7 @@ func (c *Controller) checkUnused(ctx context.Context, pv *v1.PersistentVolume) (
 	switch {
 	case err != nil || !unused:
 		return nil, err
-	case !c.options.Request.IsMadeForClaim(pv):
+	case !c.Request.IsMadeForClaim(pv):
 		return nil, c.removeFinalizer(ctx, pv)
 	}
 	return pv, nil
@@ -173,7 +173,7 @@ func (c *Controller) secretOfClass(ctx context.Context, pv *v1.PersistentVolume)
 		return nil, nil
 	}
 	class, err := c.Client.StorageV1().StorageClasses().Get(ctx, pv.Spec.StorageClassName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !request.IsMadeBy(pv, c.options.Request.DriverName) && pv.Spec.CSI.ControllerPublishSecretRef == nil {
+	if apierrors.IsNotFound(err) && !request.IsMadeBy(pv, c.Request.DriverName) && pv.Spec.CSI.ControllerPublishSecretRef == nil {
 		return nil, nil //nolint:nilnil // one that was made by hand names a class that need not exist
 	}
 	if apierrors.IsNotFound(err) {

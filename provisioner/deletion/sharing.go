@@ -33,7 +33,7 @@ func (c *Controller) others(pv *v1.PersistentVolume) ([]*v1.PersistentVolume, er
 func (c *Controller) enqueueOthers(pv *v1.PersistentVolume) {
 	others, _ := c.others(pv) // the index is there
 	for _, other := range others {
-		if mayDelete(other, c.options.Request.DriverName) {
+		if mayDelete(other, c.Request.DriverName) {
 			c.enqueue(other.Name)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Controller) checkShared(ctx context.Context, pv *v1.PersistentVolume) e
 		return err
 	}
 	for _, other := range others {
-		if !mayDelete(other, c.options.Request.DriverName) {
+		if !mayDelete(other, c.Request.DriverName) {
 			return &sharedError{pv, other}
 		}
 		if err := c.checkDetached(other); err != nil {
@@ -96,7 +96,7 @@ func (c *Controller) checkShared(ctx context.Context, pv *v1.PersistentVolume) e
 // permitsDeletion says whether the volume of a PersistentVolume, as it was just read,
 // is to be deleted as far as that one is concerned.
 func (c *Controller) permitsDeletion(ctx context.Context, pv *v1.PersistentVolume) (bool, error) {
-	if driver := c.options.Request.DriverName; !mayBeUnused(pv, driver) {
+	if driver := c.Request.DriverName; !mayBeUnused(pv, driver) {
 		if !isReleased(pv, driver) {
 			return false, nil
 		}
@@ -107,7 +107,7 @@ func (c *Controller) permitsDeletion(ctx context.Context, pv *v1.PersistentVolum
 		return err == nil, err
 	}
 	unused, err := c.isUnused(ctx, pv)
-	return unused && c.options.Request.IsMadeForClaim(pv), err
+	return unused && c.Request.IsMadeForClaim(pv), err
 }
 
 // A cache that lags behind is read every cachePoll, for cacheWait at most.

@@ -14,6 +14,9 @@ const (
 	annBindCompleted          = "pv.kubernetes.io/bind-completed"
 )
 
+// CloneFinalizer keeps a claim while a volume is made of its volume, upstream csi-provisioner's.
+const CloneFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
+
 // namingAnnotations are the annotations of claims that are read, all of which are names: the cache keeps no others.
 var namingAnnotations = []string{
 	AnnStorageProvisioner, AnnBetaStorageProvisioner, AnnSelectedNode, AnnMigratedTo, annBindCompleted, v1.BetaStorageClassAnnotation,

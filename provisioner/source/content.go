@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
@@ -49,6 +50,10 @@ type Options struct {
 	Clones                bool // the driver's CLONE_VOLUME
 	CrossNamespace        bool // claims may name sources of other namespaces, with a ReferenceGrant
 	PreventModeConversion bool // a restore keeps its snapshot's volume mode unless the snapshot allows another
+
+	RetryStart time.Duration // first wait after a failure to remove a finalizer; doubles with each one
+	RetryMax   time.Duration // longest wait between two attempts
+	Sweep      time.Duration // how often all snapshots are checked for unneeded finalizers; 0 never
 }
 
 // Reader reads sources from the API server.

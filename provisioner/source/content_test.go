@@ -39,7 +39,7 @@ func newBench(t *testing.T) *bench {
 		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
 	}
 	options := Options{DriverName: provisionertest.DriverName, Snapshots: true, Clones: true, PreventModeConversion: true}
-	b.Protection = NewProtection(ProtectionOptions{RetryStart: 1, RetryMax: 1}, b.metadata, b.volumes, NewReader(options, b.api, b.dynamic))
+	b.Protection = NewProtection(b.metadata, b.volumes, NewReader(options, b.api, b.dynamic))
 	t.Cleanup(b.queue.ShutDown)
 	return b
 }

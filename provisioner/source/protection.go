@@ -23,33 +23,21 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// The finalizers that keep a source while a volume is made of it, upstream
-// csi-provisioner's. That of claims is known to the cache that finds leftover ones.
-const (
-	CloneFinalizer    = "provisioner.storage.kubernetes.io/cloning-protection"
-	snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
-)
+// snapshotFinalizer keeps a snapshot while a volume is made of it, as request.CloneFinalizer keeps a claim. It is upstream csi-provisioner's, too.
+const snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 
 func finalizerOf(o watch.Object) string {
 	if o.Resource == watch.VolumeSnapshots {
 		return snapshotFinalizer
 	}
-	return CloneFinalizer
+	return request.CloneFinalizer
 }
 
 // removalTimeout bounds one attempt to remove a finalizer.
 const removalTimeout = 30 * time.Second
 
-// ProtectionOptions are what an operator may choose of a Protection.
-type ProtectionOptions struct {
-	RetryStart time.Duration // first wait after a failure to remove a finalizer; doubles with each one
-	RetryMax   time.Duration // longest wait between two attempts
-	Sweep      time.Duration // how often all snapshots are checked; 0 never
-}
-
 // Protection keeps sources from being deleted while a volume is made of them.
 type Protection struct {
-	options ProtectionOptions
 	objects metadata.Interface
 	volumes cache.Store // PersistentVolumes, trimmed
 	reader  *Reader
@@ -63,10 +51,10 @@ type Protection struct {
 }
 
 // NewProtection returns a Protection. It removes finalizers only while it runs.
-func NewProtection(options ProtectionOptions, objects metadata.Interface, volumes cache.Store, reader *Reader) *Protection {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[watch.Object](options.RetryStart, options.RetryMax)
+func NewProtection(objects metadata.Interface, volumes cache.Store, reader *Reader) *Protection {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[watch.Object](reader.options.RetryStart, reader.options.RetryMax)
 	p := &Protection{
-		options: options, objects: objects, volumes: volumes, reader: reader,
+		objects: objects, volumes: volumes, reader: reader,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[watch.Object]{Name: "sources"}),
 		users: map[watch.Object]map[types.UID]bool{}, sources: map[types.UID]watch.Object{}, removing: map[watch.Object]bool{},
 	}
@@ -122,7 +110,7 @@ func (p *Protection) Unprotect(claim types.UID) {
 // ClaimChanged queues a claim of this driver that is being deleted and has the finalizer
 // of a process that ended before it could remove it.
 func (p *Protection) ClaimChanged(claim *v1.PersistentVolumeClaim) {
-	if claim.DeletionTimestamp != nil && slices.Contains(claim.Finalizers, CloneFinalizer) && p.isOurs(claim) {
+	if claim.DeletionTimestamp != nil && slices.Contains(claim.Finalizers, request.CloneFinalizer) && p.isOurs(claim) {
 		p.queue.Add(watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: claim.Namespace, Name: claim.Name})
 	}
 }
@@ -188,8 +176,8 @@ func (p *Protection) Run(ctx context.Context) {
 		for p.next(context.WithoutCancel(ctx)) {
 		}
 	})
-	if p.options.Sweep > 0 && p.reader.options.Snapshots {
-		group.Start(func() { utilwait.UntilWithContext(ctx, p.sweep, p.options.Sweep) })
+	if o := p.reader.options; o.Sweep > 0 && o.Snapshots {
+		group.Start(func() { utilwait.UntilWithContext(ctx, p.sweep, o.Sweep) })
 	}
 	<-ctx.Done()
 	p.queue.ShutDown()

@@ -156,16 +156,16 @@ func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
 		"a claim":                               {provisioner: provisionertest.DriverName, driver: provisionertest.DriverName},
 		"a claim that was bound by hand":        {driver: provisionertest.DriverName},
 		"a claim whose volume is gone":          {provisioner: provisionertest.DriverName},
-		"another driver's claim":                {provisioner: "other", driver: "other", want: []string{CloneFinalizer}},
-		"another's claim whose volume is gone":  {provisioner: "other", want: []string{CloneFinalizer}},
-		"a claim with another driver's volume":  {provisioner: provisionertest.DriverName, driver: "other", want: []string{CloneFinalizer}},
+		"another driver's claim":                {provisioner: "other", driver: "other", want: []string{request.CloneFinalizer}},
+		"another's claim whose volume is gone":  {provisioner: "other", want: []string{request.CloneFinalizer}},
+		"a claim with another driver's volume":  {provisioner: provisionertest.DriverName, driver: "other", want: []string{request.CloneFinalizer}},
 		"a claim that took over another's disk": {provisioner: "other", driver: provisionertest.DriverName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.addMetadata(t, provisionertest.Metadata("v1", "PersistentVolumeClaim", "shop", CloneFinalizer))
+			b.addMetadata(t, provisionertest.Metadata("v1", "PersistentVolumeClaim", "shop", request.CloneFinalizer))
 			claim, pv := sourceClaim()
-			claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{CloneFinalizer}
+			claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{request.CloneFinalizer}
 			claim.Annotations = map[string]string{request.AnnStorageProvisioner: test.provisioner}
 			if pv.Spec.CSI.Driver = test.driver; test.driver != "" {
 				provisionertest.Must(t, b.volumes.Add(pv))

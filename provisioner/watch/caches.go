@@ -23,14 +23,6 @@ import (
 // so that a missed event has no lasting effect.
 const Resync = 15 * time.Minute
 
-// Config says what the caches keep.
-type Config struct {
-	// Requests is what requests are made from: of the driver's claims, volumes, CSINode entries and of the labels of Namespaces no more is
-	// kept. Namespaces are not watched without labels.
-	Requests        request.Options
-	SourceFinalizer string // a bound claim keeps its finalizers and its provisioner's name if it has this finalizer
-}
-
 // Caches are informers of trimmed objects that are filled together. An informer runs as
 // long as the process.
 type Caches struct {
@@ -58,9 +50,10 @@ type namedInformer struct {
 	cache.SharedIndexInformer
 }
 
-// NewCaches returns caches that are not filled yet.
-func NewCaches(config Config, client kubernetes.Interface, meta metadata.Interface) (*Caches, error) {
-	trimmer := newTrimmer(config)
+// NewCaches returns caches that are not filled yet. Of the driver's claims, volumes, CSINode entries and of the labels of Namespaces they keep
+// what requests are made from. Namespaces are not watched without labels.
+func NewCaches(requests request.Options, client kubernetes.Interface, meta metadata.Interface) (*Caches, error) {
+	trimmer := newTrimmer(requests)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, Resync, informers.WithTransform(trimmer.trim))
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	c := &Caches{
@@ -69,7 +62,7 @@ func NewCaches(config Config, client kubernetes.Interface, meta metadata.Interfa
 		Nodes: metadataInformer(meta, "nodes"), metadata: meta, failures: map[cache.SharedIndexInformer]watchFailure{},
 	}
 	errs := []error{c.Nodes.SetTransform(trimmer.trim), c.addStage(namedInformer{"Nodes", c.Nodes})}
-	if len(config.Requests.NamespaceLabelTags) > 0 {
+	if len(requests.NamespaceLabelTags) > 0 {
 		c.Namespaces = metadataInformer(meta, "namespaces")
 		errs = append(errs, c.Namespaces.SetTransform(trimmer.trimNamespace), c.addStage(namedInformer{"Namespaces", c.Namespaces}))
 	}

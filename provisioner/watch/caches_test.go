@@ -30,7 +30,7 @@ func TestNamespacesAreTrimmed(t *testing.T) {
 		},
 	}
 	client := provisionertest.MetadataClient(namespace)
-	caches, err := NewCaches(Config{Requests: request.Options{DriverName: provisionertest.DriverName, NamespaceLabelTags: []string{"team"}}}, fake.NewClientset(), client)
+	caches, err := NewCaches(request.Options{DriverName: provisionertest.DriverName, NamespaceLabelTags: []string{"team"}}, fake.NewClientset(), client)
 	must(t, err)
 	must(t, caches.Fill(t.Context()))
 	object, exists, err := caches.Namespaces.GetStore().GetByKey("shop")
@@ -45,7 +45,7 @@ func TestNamespacesAreTrimmed(t *testing.T) {
 
 func TestCachesAreFullOnceHandlersHaveEverything(t *testing.T) {
 	api := fake.NewClientset(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "d-1"}}, &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "d-2"}})
-	caches, err := NewCaches(Config{Requests: request.Options{DriverName: provisionertest.DriverName}}, api, provisionertest.MetadataClient())
+	caches, err := NewCaches(request.Options{DriverName: provisionertest.DriverName}, api, provisionertest.MetadataClient())
 	must(t, err)
 	handled := make(chan string, 10)
 	must(t, caches.Handle(caches.Volumes, OnEvent(func(pv *v1.PersistentVolume) { handled <- pv.Name }, nil)))
@@ -68,7 +68,7 @@ func TestOnlyErrorsThatLastAreTold(t *testing.T) {
 		}
 		return true, &storagev1.StorageClassList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
 	})
-	caches, err := NewCaches(Config{Requests: request.Options{DriverName: provisionertest.DriverName}}, api, provisionertest.MetadataClient())
+	caches, err := NewCaches(request.Options{DriverName: provisionertest.DriverName}, api, provisionertest.MetadataClient())
 	must(t, err)
 	filled := make(chan error)
 	go func() { filled <- caches.Fill(ctx) }()
@@ -96,7 +96,7 @@ func TestFillNamesTheCacheThatFails(t *testing.T) {
 		}
 		return true, nil, apierrors.NewForbidden(v1.Resource("storageclasses"), "", errors.New("no rule"))
 	})
-	caches, err := NewCaches(Config{Requests: request.Options{DriverName: provisionertest.DriverName}}, api, provisionertest.MetadataClient())
+	caches, err := NewCaches(request.Options{DriverName: provisionertest.DriverName}, api, provisionertest.MetadataClient())
 	must(t, err)
 	if err := caches.Fill(ctx); err == nil || !strings.Contains(err.Error(), "the cache of StorageClasses did not fill") {
 		t.Errorf("got %v", err)

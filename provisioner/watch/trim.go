@@ -18,18 +18,17 @@ import (
 // interns equal values: memory grows with every claim and volume of the cluster, also
 // those of other drivers.
 type trimmer struct {
-	requests        request.Options
-	sourceFinalizer string
-	provisioned     map[string]string // the annotations of a volume with none but its provisioner's
+	requests    request.Options
+	provisioned map[string]string // the annotations of a volume with none but its provisioner's
 
 	mu         sync.Mutex
 	affinities map[string]*v1.VolumeNodeAffinity // by their text
 }
 
-func newTrimmer(c Config) *trimmer {
+func newTrimmer(requests request.Options) *trimmer {
 	return &trimmer{
-		requests: c.Requests, sourceFinalizer: c.SourceFinalizer,
-		provisioned: map[string]string{request.AnnProvisionedBy: c.Requests.DriverName}, affinities: map[string]*v1.VolumeNodeAffinity{},
+		requests: requests, provisioned: map[string]string{request.AnnProvisionedBy: requests.DriverName},
+		affinities: map[string]*v1.VolumeNodeAffinity{},
 	}
 }
 
@@ -110,7 +109,7 @@ func (t *trimmer) trimClaim(claim *v1.PersistentVolumeClaim) {
 		t.requests.TrimClaim(claim)
 		return
 	}
-	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f != t.sourceFinalizer })
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f != request.CloneFinalizer })
 	if claim.Spec.VolumeName != "" && len(claim.Finalizers) == 0 {
 		claim.Annotations, claim.Finalizers = nil, nil // it is neither provisioned nor protected any more
 	}

@@ -19,8 +19,6 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-const sourceFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
-
 func TestTrimKeepsWhatIsRead(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{}}
 	pending := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
@@ -29,7 +27,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	})
 	bound := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Labels = "d-1", map[string]string{"a": "b"} })
 	source := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
-		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", sourceFinalizer}
+		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", request.CloneFinalizer}
 	})
 	foreign := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" })
 	ours := provisionertest.Volume("d-1", func(pv *v1.PersistentVolume) {
@@ -61,7 +59,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		delete(c.Annotations, request.AnnStorageProvisioner)
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
-	trimmed := newTrimmer(Config{Requests: request.Options{DriverName: provisionertest.DriverName}, SourceFinalizer: sourceFinalizer}).trim
+	trimmed := newTrimmer(request.Options{DriverName: provisionertest.DriverName}).trim
 	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, used, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
 			if _, err := trimmed(object); err != nil {
@@ -87,7 +85,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	same("a claim that nobody was assigned to yet", unassigned, want)
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string(nil))
-	same("a claim that is a source", source.Finalizers, []string{sourceFinalizer})
+	same("a claim that is a source", source.Finalizers, []string{request.CloneFinalizer})
 	same("its annotations", source.Annotations, map[string]string{request.AnnStorageProvisioner: provisionertest.DriverName})
 	if ours.Spec.NodeAffinity != alike.Spec.NodeAffinity {
 		t.Error("volumes of one zone don't share their affinity")
@@ -124,11 +122,11 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 
 // A tenant chooses what no provisioner is to look at, too: Kubernetes bounds neither volumeName nor the number of finalizers.
 func TestATrimmedClaimOfNobodyIsBounded(t *testing.T) {
-	long, finalizers := strings.Repeat("x", 200<<10), []string{sourceFinalizer}
+	long, finalizers := strings.Repeat("x", 200<<10), []string{request.CloneFinalizer}
 	for n := range 1_000 {
 		finalizers = append(finalizers, fmt.Sprint("example.com/", n))
 	}
-	trimmed := newTrimmer(Config{Requests: request.Options{DriverName: provisionertest.DriverName}, SourceFinalizer: sourceFinalizer}).trim
+	trimmed := newTrimmer(request.Options{DriverName: provisionertest.DriverName}).trim
 	for name, change := range map[string]func(*v1.PersistentVolumeClaim){
 		"the provisioner":         func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = long },
 		"the old provisioner":     func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnBetaStorageProvisioner] = long },
@@ -144,7 +142,7 @@ func TestATrimmedClaimOfNobodyIsBounded(t *testing.T) {
 		if kept, err := json.Marshal(claim); err != nil || len(kept) > 4<<10 {
 			t.Errorf("%s: %d bytes are kept, %v", name, len(kept), err)
 		}
-		if len(claim.Finalizers) > 0 && !slices.Equal(claim.Finalizers, []string{sourceFinalizer}) {
+		if len(claim.Finalizers) > 0 && !slices.Equal(claim.Finalizers, []string{request.CloneFinalizer}) {
 			t.Errorf("%s: %d finalizers are kept", name, len(claim.Finalizers))
 		}
 	}
