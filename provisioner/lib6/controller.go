@@ -71,9 +71,10 @@ type Controller struct {
 
 // New returns a Controller that does nothing yet. No client may be in use during the call.
 func New(c Config) *Controller {
-	claims := &claims{SharedIndexInformer: c.Claims, driver: c.DriverName}
+	claims := &claims{SharedIndexInformer: c.Claims, Indexer: c.Claims.GetIndexer(), driver: c.DriverName}
+	core := c.Client.CoreV1()
 	return &Controller{claims: claims, provision: controller.NewProvisionController(
-		silentClient{c.Client},
+		silent{c.Client, core, core.Events(metav1.NamespaceAll)},
 		c.DriverName,
 		provisioner{c.Starter},
 		libraryVersion,
@@ -134,6 +135,7 @@ func (provisioner) SupportsBlock(context.Context) bool { return true }
 // claims is an informer that shows the library only this provisioner's claims.
 type claims struct {
 	cache.SharedIndexInformer
+	cache.Indexer
 	driver  string
 	handler cache.ResourceEventHandler // the library's
 	resync  time.Duration
@@ -158,13 +160,12 @@ func (c *claims) register() error {
 // AddIndexers ignores the library's index by UID: there is one already.
 func (*claims) AddIndexers(cache.Indexers) error { return nil }
 
-func (c *claims) GetIndexer() cache.Indexer { return claimsIndexer{c.SharedIndexInformer.GetIndexer()} }
-
-type claimsIndexer struct{ cache.Indexer }
+// GetIndexer returns the library's view of the cache.
+func (c *claims) GetIndexer() cache.Indexer { return c }
 
 // ByIndex is called with the library's one index.
-func (i claimsIndexer) ByIndex(_, uid string) (objects []any, err error) {
-	found, err := watch.ClaimsWithUID(i.Indexer, types.UID(uid))
+func (c *claims) ByIndex(_, uid string) (objects []any, err error) {
+	found, err := watch.ClaimsWithUID(c.Indexer, types.UID(uid))
 	for _, claim := range found {
 		objects = append(objects, claim)
 	}
@@ -184,17 +185,13 @@ func (volumes) GetStore() cache.Store { return cache.NewStore(cache.MetaNamespac
 // classes is an informer that shows every class as this provisioner's: the Starter checks the class.
 type classes struct {
 	cache.SharedIndexInformer
-	driver string
-}
-
-func (c classes) GetStore() cache.Store { return anyClass{driver: c.driver} }
-
-type anyClass struct {
 	cache.Store
 	driver string
 }
 
-func (c anyClass) GetByKey(name string) (any, bool, error) {
+func (c classes) GetStore() cache.Store { return c }
+
+func (c classes) GetByKey(name string) (any, bool, error) {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: c.driver}, true, nil
 }
 
@@ -209,21 +206,19 @@ func (anyNode) Get(name string) (*v1.Node, error) {
 
 var _ corelisters.NodeLister = anyNode{}
 
-// silentClient drops events: the library's only one is Provisioning, before the attempt.
-type silentClient struct{ kubernetes.Interface }
-
-func (c silentClient) CoreV1() corev1client.CoreV1Interface { return silentCore{c.Interface.CoreV1()} }
-
-type silentCore struct{ corev1client.CoreV1Interface }
-
-func (c silentCore) Events(namespace string) corev1client.EventInterface {
-	return silentEvents{c.CoreV1Interface.Events(namespace)}
+// silent is a client that drops events: the library's only one is Provisioning, before the attempt.
+type silent struct {
+	kubernetes.Interface
+	corev1client.CoreV1Interface
+	corev1client.EventInterface
 }
 
-type silentEvents struct{ corev1client.EventInterface }
+func (s silent) CoreV1() corev1client.CoreV1Interface { return s }
 
-func (silentEvents) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) { return event, nil }
+func (s silent) Events(string) corev1client.EventInterface { return s }
 
-func (silentEvents) PatchWithEventNamespace(event *v1.Event, _ []byte) (*v1.Event, error) {
+func (silent) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) { return event, nil }
+
+func (silent) PatchWithEventNamespace(event *v1.Event, _ []byte) (*v1.Event, error) {
 	return event, nil
 }
