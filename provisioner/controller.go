@@ -50,7 +50,8 @@ type Controller struct {
 	capacity   *capacity.Controller // nil without Config.Capacity
 	journal    *journal.Store       // nil without Config.Namespace
 	recovery   *recoveryStatus
-	handlers   *handlers
+	index      *topology.Index
+	duplicates *duplicates
 	recorder   record.EventBroadcaster
 }
 
@@ -80,11 +81,10 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c := &Controller{
 		config: config, client: clients.Main, driver: driver, caches: caches, objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
 		events: boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}, recorder: broadcaster, now: time.Now,
+		index: topology.NewIndex(config.DriverName),
 	}
-	index := topology.NewIndex(config.DriverName)
-	c.handlers = &handlers{Controller: c, index: index}
 	if config.PodClaims {
-		if c.pods, err = watch.NewPods(clients.Main, c.handlers.podGone); err != nil {
+		if c.pods, err = watch.NewPods(clients.Main, func(pod *watch.Pod) { c.claims.PodGone(pod) }); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +96,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	deleter := deletion.NewDeleter(clients.Main, driver, config.Timeout)
 	dependencies := claim.Dependencies{
 		Client: clients.Main, Metadata: clients.Metadata, Driver: driver, Deleter: deleter, Journal: records, Protection: c.protection,
-		Topology: index, Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: c.events, Registry: registry, Upstream: upstream, Now: c.now,
+		Topology: c.index, Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: c.events, Registry: registry, Upstream: upstream, Now: c.now,
 		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(), Pods: c.pods,
 	}
 	if caches.Namespaces != nil {
@@ -112,7 +112,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		DriverName: config.DriverName, Workers: config.Workers, Starter: c.claims, Client: clients.Main,
 		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
 	})
-	c.handlers.duplicates = newDuplicates(config.DriverName, volumes, c.events, c.metrics.duplicates)
+	c.duplicates = newDuplicates(config.DriverName, volumes, c.events, c.metrics.duplicates)
 	c.recovery = newRecoveryStatus(c)
 	registerOldestDeletion(registry, c.deletion.OldestPending)
 	if config.Capacity {
@@ -120,8 +120,8 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			return nil, err
 		}
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: newAggregatedEvents(clients.Events, time.Now)})
-	return c, c.handlers.register(caches)
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: newAggregatedEvents(clients.Events)})
+	return c, c.register()
 }
 
 // newJournal returns the journal of the namespace that is configured, and one that keeps nothing without it.
@@ -148,7 +148,7 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 			return settings.Parameters, err
 		},
 		Unknown: c.capacityUnknown,
-	}, client, c.driver, c.handlers.index, c.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.now)
+	}, client, c.driver, c.index, c.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.now)
 	classChanged := func(class *storagev1.StorageClass) { c.capacity.Enqueue(class.Name) }
 	changed := func(object *storagev1.CSIStorageCapacity) { c.capacity.Enqueue(object.StorageClassName) }
 	return errors.Join(
@@ -219,7 +219,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			return nil // ctx has ended
 		}
 	}
-	if err := c.handlers.lead(c.caches); err != nil {
+	if err := c.lead(); err != nil {
 		return err
 	}
 	if err := c.starter.Run(ctx); err != nil {

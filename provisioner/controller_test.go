@@ -27,7 +27,7 @@ func TestAClaimThatGoesAsALeaderBeginsIsForgotten(t *testing.T) {
 	must(t, b.caches.Fill(t.Context()))
 	b.claims.Start(claim)
 	must(t, b.api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "shop", "data"))
-	must(t, b.handlers.lead(b.caches))
+	must(t, b.lead())
 	must(t, b.api.Tracker().Add(later))
 	provisionertest.Eventually(t, "a later claim was seen", func() bool { _, exists, _ := b.caches.Claims.GetStore().GetByKey("shop/later"); return exists })
 	b.claims.Start(later)
@@ -59,7 +59,7 @@ func BenchmarkBoundVolume(b *testing.B) {
 				volumes = append(volumes, pv)
 			}
 			for i := 0; b.Loop(); i++ {
-				bench.handlers.volumeChanged(nil, volumes[i*7919%others])
+				bench.volumeChanged(nil, volumes[i*7919%others])
 			}
 		})
 	}
@@ -86,22 +86,21 @@ func TestAResyncWakesNoClaim(t *testing.T) {
 		beating.ResourceVersion, beating.Annotations = "8", map[string]string{"beat": "1"}
 		other := class.DeepCopy()
 		other.ResourceVersion = "other"
-		h := b.handlers
 		for _, step := range []struct {
 			what string
 			do   func()
 			want int
 		}{
-			{"a new CSINode", func() { h.csiNodeChanged(csiNode) }, 1},
-			{"the same CSINode", func() { h.csiNodeChanged(csiNode) }, 0},
-			{"no CSINode any more", func() { h.csiNodeGone(csiNode) }, 1},
-			{"a new Node", func() { h.nodeChanged(nil, plain) }, 1},
-			{"another label of the Node", func() { h.nodeChanged(plain, changed) }, 1},
-			{"a heartbeat of the Node", func() { h.nodeChanged(changed, beating) }, 0},
-			{"no Node any more", func() { h.nodeGone(beating) }, 1},
-			{"another class", func() { h.classChanged(class, other) }, 1},
-			{"the same class", func() { h.classChanged(class, class.DeepCopy()) }, 0},
-			{"the same claim", func() { h.claimChanged(claim, claim.DeepCopy()) }, 0},
+			{"a new CSINode", func() { b.csiNodeChanged(csiNode) }, 1},
+			{"the same CSINode", func() { b.csiNodeChanged(csiNode) }, 0},
+			{"no CSINode any more", func() { b.csiNodeGone(csiNode) }, 1},
+			{"a new Node", func() { b.nodeChanged(nil, plain) }, 1},
+			{"another label of the Node", func() { b.nodeChanged(plain, changed) }, 1},
+			{"a heartbeat of the Node", func() { b.nodeChanged(changed, beating) }, 0},
+			{"no Node any more", func() { b.nodeGone(beating) }, 1},
+			{"another class", func() { b.classChanged(class, other) }, 1},
+			{"the same class", func() { b.classChanged(class, class.DeepCopy()) }, 0},
+			{"the same claim", func() { b.claimChanged(claim, claim.DeepCopy()) }, 0},
 		} {
 			before := len(b.zones.Asked)
 			step.do()

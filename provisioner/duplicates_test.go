@@ -15,7 +15,7 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 	b.events.IncludeObject = true
 	show := func(pv *v1.PersistentVolume) {
 		b.show(t, pv)
-		b.handlers.duplicates.volumeChanged(pv)
+		b.duplicates.volumeChanged(pv)
 	}
 	show(provisionertest.Volume("d-1"))
 	show(provisionertest.Volume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
@@ -48,7 +48,7 @@ func TestDuplicatesAreReportedForTheUnboundVolume(t *testing.T) {
 		pv   *v1.PersistentVolume
 		want int
 	}{{first, 0}, {second, 1}} {
-		if b.handlers.volumeChanged(nil, step.pv); len(provisionertest.Events(b.events)) != step.want {
+		if b.volumeChanged(nil, step.pv); len(provisionertest.Events(b.events)) != step.want {
 			t.Errorf("not %d events after that of %s", step.want, step.pv.Name)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/lru"
 
 	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/escape"
@@ -58,58 +57,37 @@ func (e boundedEvents) AnnotatedEventf(object runtime.Object, annotations map[st
 // includes the occurrences in between.
 type aggregatedEvents struct {
 	corev1client.EventInterface
-	now func() time.Time
-
-	mu      sync.Mutex
-	written *lru.Cache // event namespace/name -> time of the last write
+	written *cache.LRUExpireCache // the events that were written within writeInterval, by namespace/name
 }
 
-func newAggregatedEvents(client kubernetes.Interface, now func() time.Time) *aggregatedEvents {
-	return &aggregatedEvents{EventInterface: client.CoreV1().Events(metav1.NamespaceAll), now: now, written: lru.New(maxWritten)}
-}
-
-// isDue says whether the event is to be written now, and marks it as written.
-func (a *aggregatedEvents) isDue(event *v1.Event) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := event.Namespace + "/" + event.Name
-	if at, ok := a.written.Get(key); ok && a.now().Sub(at.(time.Time)) < writeInterval {
-		return false
-	}
-	a.written.Add(key, a.now())
-	return true
-}
-
-// unmark undoes the mark of an event that could not be written.
-func (a *aggregatedEvents) unmark(event *v1.Event) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.written.Remove(event.Namespace + "/" + event.Name)
+func newAggregatedEvents(client kubernetes.Interface) *aggregatedEvents {
+	return &aggregatedEvents{client.CoreV1().Events(metav1.NamespaceAll), cache.NewLRUExpireCache(maxWritten)}
 }
 
 // CreateWithEventNamespace writes an event for the first time.
 func (a *aggregatedEvents) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
-	if !a.isDue(event) {
-		return event, nil
-	}
-	created, err := a.CreateWithEventNamespaceWithContext(context.Background(), event)
-	if err != nil {
-		a.unmark(event)
-	}
-	return created, err
+	return a.write(event, func() (*v1.Event, error) { return a.CreateWithEventNamespaceWithContext(context.Background(), event) })
 }
 
 // PatchWithEventNamespace writes that an event has happened again. After NotFound the
 // caller creates it.
 func (a *aggregatedEvents) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
-	if !a.isDue(event) {
+	return a.write(event, func() (*v1.Event, error) {
+		return a.PatchWithEventNamespaceWithContext(context.Background(), event, data)
+	})
+}
+
+// write writes an event unless it was written within writeInterval. It is called for one event after the other.
+func (a *aggregatedEvents) write(event *v1.Event, write func() (*v1.Event, error)) (*v1.Event, error) {
+	key := event.Namespace + "/" + event.Name
+	if _, wasWritten := a.written.Get(key); wasWritten {
 		return event, nil
 	}
-	patched, err := a.PatchWithEventNamespaceWithContext(context.Background(), event, data)
-	if err != nil {
-		a.unmark(event)
+	written, err := write()
+	if err == nil {
+		a.written.Add(key, nil, writeInterval)
 	}
-	return patched, err
+	return written, err
 }
 
 // PodReference returns a reference to the Pod of this process, for events. kubectl

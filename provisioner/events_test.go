@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,38 +20,40 @@ import (
 )
 
 func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
-	clock, api := time.Unix(1700000000, 0), fake.NewClientset()
-	events := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api, func() time.Time { return clock })}
-	event := func(name, kind, reason string) *v1.Event {
-		return &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: kind, Reason: reason}
-	}
-	failed, other := event("a", v1.EventTypeWarning, "ProvisioningFailed"), event("b", v1.EventTypeWarning, "ProvisioningFailed")
-	created := func(e *v1.Event) {
-		t.Helper()
-		if got, err := events.Create(e); err != nil || got.Name != e.Name {
-			t.Errorf("got %v, %v", got, err)
+	synctest.Test(t, func(t *testing.T) {
+		api := fake.NewClientset()
+		events := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api)}
+		event := func(name, kind, reason string) *v1.Event {
+			return &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: kind, Reason: reason}
 		}
-	}
-	again := func(e *v1.Event) {
-		t.Helper()
-		if got, err := events.Patch(e, []byte(`{"count":2}`)); err != nil || got.Name != e.Name {
-			t.Errorf("got %v, %v", got, err)
+		failed, other := event("a", v1.EventTypeWarning, "ProvisioningFailed"), event("b", v1.EventTypeWarning, "ProvisioningFailed")
+		created := func(e *v1.Event) {
+			t.Helper()
+			if got, err := events.Create(e); err != nil || got.Name != e.Name {
+				t.Errorf("got %v, %v", got, err)
+			}
 		}
-	}
-	count := func(want int) {
-		t.Helper()
-		if got := len(api.Actions()); got != want {
-			t.Errorf("%d writes, want %d", got, want)
+		again := func(e *v1.Event) {
+			t.Helper()
+			if got, err := events.Patch(e, []byte(`{"count":2}`)); err != nil || got.Name != e.Name {
+				t.Errorf("got %v, %v", got, err)
+			}
 		}
-	}
-	created(failed)
-	created(other)
-	again(failed)
-	count(2)
-	clock = clock.Add(writeInterval)
-	again(failed)
-	again(failed)
-	count(3)
+		count := func(want int) {
+			t.Helper()
+			if got := len(api.Actions()); got != want {
+				t.Errorf("%d writes, want %d", got, want)
+			}
+		}
+		created(failed)
+		created(other)
+		again(failed)
+		count(2)
+		time.Sleep(writeInterval + time.Nanosecond)
+		again(failed)
+		again(failed)
+		count(3)
+	})
 }
 
 // P13: an event that could not be written is written when it is tried again.
@@ -71,7 +74,7 @@ func TestAFailedEventIsWrittenAgain(t *testing.T) {
 			api.PrependReactor(verb, "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return away, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 			})
-			sink := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api, time.Now)}
+			sink := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api)}
 			if _, err := write(sink, event); err == nil {
 				t.Fatal("no error")
 			}

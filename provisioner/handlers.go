@@ -10,89 +10,78 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/watch"
-	"github.com/topodisk/topodisk/topology"
 )
 
-// handlers pass the watches' events on to the claims, the deletions and the index of zones.
-type handlers struct {
-	*Controller
-	index      *topology.Index
-	duplicates *duplicates
-}
+// The handlers pass the watches' events on to the claims, the deletions and the index of zones.
 
 // register registers the handlers that a process needs while it stands by, too.
-func (h *handlers) register(c *watch.Caches) error {
+func (c *Controller) register() error {
 	classGone := func(class *storagev1.StorageClass) {
-		h.claims.ClassGone(class.Name)
-		h.metrics.byClass.Forget(class.Name)
+		c.claims.ClassGone(class.Name)
+		c.metrics.byClass.Forget(class.Name)
 	}
 	return errors.Join(
-		c.Handle(c.Classes, watch.OnUpdate(h.classChanged, classGone)),
-		c.Handle(c.Attachments, watch.OnEvent(nil, h.deletion.AttachmentDeleted)),
-		c.Handle(c.Nodes, watch.OnUpdate(h.nodeChanged, h.nodeGone)),
-		c.Handle(c.CSINodes, watch.OnEvent(h.csiNodeChanged, h.csiNodeGone)),
+		c.caches.Handle(c.caches.Classes, watch.OnUpdate(c.classChanged, classGone)),
+		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.deletion.AttachmentDeleted)),
+		c.caches.Handle(c.caches.Nodes, watch.OnUpdate(c.nodeChanged, c.nodeGone)),
+		c.caches.Handle(c.caches.CSINodes, watch.OnEvent(c.csiNodeChanged, c.csiNodeGone)),
 	)
 }
 
 // lead handles all claims and volumes of the caches, and their events from now on: a process that stands by queues none, for no
 // worker would take it. The informer shows a new handler all objects and then their events, so that none is handled after it went.
-func (h *handlers) lead(c *watch.Caches) error {
-	h.claims.Lead()
+func (c *Controller) lead() error {
+	c.claims.Lead()
 	return errors.Join(
-		c.Handle(c.Volumes, watch.OnUpdate(h.volumeChanged, h.volumeGone)),
-		c.Handle(c.Claims, watch.OnUpdate(h.claimChanged, h.claimGone)),
+		c.caches.Handle(c.caches.Volumes, watch.OnUpdate(c.volumeChanged, c.volumeGone)),
+		c.caches.Handle(c.caches.Claims, watch.OnUpdate(c.claimChanged, c.claims.ClaimGone)),
 	)
 }
 
-func (h *handlers) claimChanged(old, now *v1.PersistentVolumeClaim) {
-	h.protection.ClaimChanged(now)
-	h.claims.ClaimChanged(old, now)
+func (c *Controller) claimChanged(old, now *v1.PersistentVolumeClaim) {
+	c.protection.ClaimChanged(now)
+	c.claims.ClaimChanged(old, now)
 }
 
-func (h *handlers) claimGone(gone *v1.PersistentVolumeClaim) { h.claims.ClaimGone(gone) }
-
-// podGone wakes the claims of a Pod that waits for none of them any more.
-func (h *handlers) podGone(pod *watch.Pod) { h.claims.PodGone(pod) }
-
-func (h *handlers) volumeChanged(old, pv *v1.PersistentVolume) {
-	h.claims.VolumeChanged(old, pv)
-	if !h.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
-		h.duplicates.volumeChanged(pv)
+func (c *Controller) volumeChanged(old, pv *v1.PersistentVolume) {
+	c.claims.VolumeChanged(old, pv)
+	if !c.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
+		c.duplicates.volumeChanged(pv)
 	}
-	h.deletion.VolumeChanged(pv)
-	h.volumeOfAnother(pv)
+	c.deletion.VolumeChanged(pv)
+	c.volumeOfAnother(pv)
 }
 
-func (h *handlers) volumeGone(pv *v1.PersistentVolume) {
-	h.deletion.VolumeDeleted(pv)
-	h.claims.VolumeGone(pv)
+func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
+	c.deletion.VolumeDeleted(pv)
+	c.claims.VolumeGone(pv)
 }
 
 // isBoundTo says whether the cache shows the claim of the PersistentVolume bound to it.
-func (h *handlers) isBoundTo(pv *v1.PersistentVolume) bool {
+func (c *Controller) isBoundTo(pv *v1.PersistentVolume) bool {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
 		return false
 	}
-	claims, err := watch.ClaimsWithUID(h.caches.Claims.GetIndexer(), ref.UID)
+	claims, err := watch.ClaimsWithUID(c.caches.Claims.GetIndexer(), ref.UID)
 	return err == nil && len(claims) > 0 && claims[0].Spec.VolumeName == pv.Name
 }
 
 // classChanged ignores what the informer delivers again unchanged.
-func (h *handlers) classChanged(old, now *storagev1.StorageClass) {
+func (c *Controller) classChanged(old, now *storagev1.StorageClass) {
 	if old == nil || old.ResourceVersion != now.ResourceVersion {
-		h.claims.ClassChanged(now.Name)
+		c.claims.ClassChanged(now.Name)
 	}
 }
 
 // nodeChanged ignores heartbeats: only labels matter.
-func (h *handlers) nodeChanged(old, now *metav1.PartialObjectMetadata) {
+func (c *Controller) nodeChanged(old, now *metav1.PartialObjectMetadata) {
 	if old != nil && maps.Equal(old.Labels, now.Labels) {
 		return
 	}
-	h.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
-	if old == nil || !equalIgnoringPrefix(h.config.ExtraLabelPrefix, old.Labels, now.Labels) {
-		h.claims.NodeChanged(now.Name)
+	c.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
+	if old == nil || !equalIgnoringPrefix(c.config.ExtraLabelPrefix, old.Labels, now.Labels) {
+		c.claims.NodeChanged(now.Name)
 	}
 }
 
@@ -107,18 +96,18 @@ func equalIgnoringPrefix(prefix string, a, b map[string]string) bool {
 	return maps.Equal(without(a), without(b))
 }
 
-func (h *handlers) nodeGone(node *metav1.PartialObjectMetadata) {
-	h.index.DeleteNode(node.Name)
-	h.claims.NodeChanged(node.Name)
+func (c *Controller) nodeGone(node *metav1.PartialObjectMetadata) {
+	c.index.DeleteNode(node.Name)
+	c.claims.NodeChanged(node.Name)
 }
 
-func (h *handlers) csiNodeChanged(node *storagev1.CSINode) {
-	if h.index.SetCSINode(node) {
-		h.claims.NodeChanged(node.Name)
+func (c *Controller) csiNodeChanged(node *storagev1.CSINode) {
+	if c.index.SetCSINode(node) {
+		c.claims.NodeChanged(node.Name)
 	}
 }
 
-func (h *handlers) csiNodeGone(node *storagev1.CSINode) {
-	h.index.DeleteCSINode(node.Name)
-	h.claims.NodeChanged(node.Name)
+func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
+	c.index.DeleteCSINode(node.Name)
+	c.claims.NodeChanged(node.Name)
 }

@@ -276,7 +276,7 @@ func TestAClaimWithAVolumeGetsNoSecondOne(t *testing.T) {
 	other := newClaimFixture(t, []answer{made(later, 20*gib, "zone-a")})
 	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
-		x.c.handlers.claimChanged(nil, x.claim)
+		x.c.claimChanged(nil, x.claim)
 	}
 	other.createClaim()
 	other.awaitVolume(later) // by now the queue has been through the earlier claim

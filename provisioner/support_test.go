@@ -124,9 +124,7 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 		Client: b.api, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
 		Claims: c.claims, Events: b.events, Now: time.Now, Observe: c.metrics.deleted,
 	})
-	c.handlers = &handlers{
-		Controller: c, index: topology.NewIndex(config.DriverName), duplicates: newDuplicates(config.DriverName, volumes, b.events, c.metrics.duplicates),
-	}
+	c.index, c.duplicates = topology.NewIndex(config.DriverName), newDuplicates(config.DriverName, volumes, b.events, c.metrics.duplicates)
 	c.recovery = newRecoveryStatus(c)
 	t.Cleanup(func() { // ends the queues; a deletion may be begun meanwhile, and wait for the journal
 		if c.journal != nil {
