@@ -20,7 +20,7 @@ import (
 
 // resolve works out what the driver is asked for, or why it is not to be called now.
 func (t *task) resolve() (*request.Request, error) {
-	if isOlder(t.claim.ResourceVersion, t.version) { // it shows a selected node that was removed
+	if watch.IsOlder(t.claim.ResourceVersion, t.version) { // it shows a selected node that was removed
 		return nil, errBehind
 	}
 	var asked *request.Request

@@ -9,7 +9,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -294,8 +293,7 @@ func (s *Syncer) hasReturned(of, on *v1.PersistentVolumeClaim) bool {
 			return false
 		}
 	}
-	order, err := resourceversion.CompareResourceVersion(of.ResourceVersion, on.ResourceVersion)
-	return err == nil && order > 0
+	return watch.IsOlder(on.ResourceVersion, of.ResourceVersion)
 }
 
 // wantOf returns what package stock knows the request of a claim with siblings by, if its volume is for a node, and the caches show all of it.

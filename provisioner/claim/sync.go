@@ -9,7 +9,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -152,12 +151,6 @@ func (t *task) hasVolume() bool {
 	}
 	t.pv, t.failure = volumes[0].Name, nil
 	return true
-}
-
-// isOlder says whether one version of an object is older than another one.
-func isOlder(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
 }
 
 // forget ends what is remembered of a claim that needs nothing any more.

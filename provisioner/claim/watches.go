@@ -112,7 +112,7 @@ func (s *Syncer) ClaimChanged(old, claim *v1.PersistentVolumeClaim) {
 	case e == nil:
 	case old == nil: // it is new, and may have been begun with already
 		s.enqueue(claim.UID)
-	case !isSame(old, claim), isOlder(old.ResourceVersion, e.version):
+	case !isSame(old, claim), watch.IsOlder(old.ResourceVersion, e.version):
 		s.claimChanged(claim.UID)
 	case old.ResourceVersion == claim.ResourceVersion: // the informer shows all again
 		s.enqueue(claim.UID)

@@ -96,5 +96,5 @@ func HasVersion(store cache.Store, key, version string) bool {
 		return false
 	}
 	m, err := meta.Accessor(object)
-	return err == nil && !isNewer(version, m.GetResourceVersion())
+	return err == nil && (m.GetResourceVersion() == version || IsOlder(version, m.GetResourceVersion()))
 }

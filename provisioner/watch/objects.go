@@ -35,35 +35,12 @@ type Objects struct {
 	stopped       bool
 }
 
-// objectWatch is the watch of one object.
+// objectWatch is the watch of one object, which ends with its first change.
 type objectWatch struct {
-	namespace   string // of the subscriber for whom it was begun
-	subscribers map[string]subscription
+	namespace   string            // of the subscriber for whom it was begun
+	version     string            // the resourceVersion since which a change counts; empty if the object was absent
+	subscribers map[string]func() // what notifies each
 	cancel      context.CancelFunc
-
-	version string // the newest resourceVersion that the watch has delivered; empty before the first event
-	exists  bool   // according to the last event
-}
-
-// subscription is what one subscriber waits for.
-type subscription struct {
-	version string // the resourceVersion that the subscriber has seen; empty if the object was absent
-	notify  func()
-}
-
-// isOutdated says whether the watch has delivered a change that the subscriber has not seen.
-func (w *objectWatch) isOutdated(s subscription) bool {
-	if s.version == "" {
-		return w.exists
-	}
-	return w.version != "" && isNewer(w.version, s.version)
-}
-
-// isNewer says whether a resourceVersion is newer than another one. Versions that
-// can't be compared count as newer if they differ.
-func isNewer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order > 0 || err != nil && version != than
 }
 
 // NewObjects returns an Objects without subscribers. Without a client it never notifies.
@@ -71,31 +48,25 @@ func NewObjects(client metadata.Interface) *Objects {
 	return &Objects{client: client, watches: map[Object]*objectWatch{}, subscriptions: map[string]Object{}}
 }
 
-// SubscribeError subscribes to the object of a NotReadyError in err's chain; with
-// another error, or none, it ends the subscriber's subscription.
+// SubscribeError subscribes to the object of a NotReadyError in err's chain; with another error, or none, it ends the subscriber's subscription.
+// It calls notify once, when the object has changed since it was read; at once if that is known already. A subscriber has one subscription at
+// most: a new one replaces the last. The namespace is that of the claim for which it waits.
 func (o *Objects) SubscribeError(subscriber, namespace string, err error, notify func()) {
 	var notReady *NotReadyError
 	if !errors.As(err, &notReady) {
 		o.Unsubscribe(subscriber)
 		return
 	}
-	o.Subscribe(subscriber, namespace, notReady.Object, notReady.ResourceVersion, notify)
-}
-
-// Subscribe calls notify once, when the object has changed since the resourceVersion;
-// at once if that is known already. An empty version says that the object was absent.
-// A subscriber has one subscription at most: a new one replaces the last. The namespace
-// is that of the claim for which it waits.
-func (o *Objects) Subscribe(subscriber, namespace string, object Object, resourceVersion string, notify func()) {
-	if !o.add(subscriber, namespace, object, subscription{version: resourceVersion, notify: notify}) {
+	if !o.add(subscriber, namespace, notReady, notify) {
 		notify()
 	}
 }
 
-// add files a subscription, unless the change has happened already.
-func (o *Objects) add(subscriber, namespace string, object Object, s subscription) (pending bool) {
+// add files a subscription, unless the change has happened already: somebody has seen a later version.
+func (o *Objects) add(subscriber, namespace string, notReady *NotReadyError, notify func()) (pending bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	object := notReady.Object
 	if o.subscriptions[subscriber] != object {
 		o.remove(subscriber)
 	}
@@ -105,16 +76,16 @@ func (o *Objects) add(subscriber, namespace string, object Object, s subscriptio
 			return true
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		w = &objectWatch{namespace: namespace, subscribers: map[string]subscription{}, cancel: cancel}
+		w = &objectWatch{namespace: namespace, version: notReady.ResourceVersion, subscribers: map[string]func(){}, cancel: cancel}
 		o.watches[object] = w
-		go o.run(ctx, object)
+		go o.run(ctx, object, w)
 	}
-	if w.isOutdated(s) {
+	if IsOlder(notReady.ResourceVersion, w.version) {
 		o.remove(subscriber)
 		return false
 	}
 	o.subscriptions[subscriber] = object
-	w.subscribers[subscriber] = s
+	w.subscribers[subscriber] = notify
 	return true
 }
 
@@ -164,81 +135,74 @@ func (o *Objects) Stop() {
 	}
 }
 
-// run watches one object until ctx ends. A watch without a resourceVersion begins
-// with the objects that exist, so of the changes before it only a deletion is missed:
-// the subscriber finds that out by its own retries.
-func (o *Objects) run(ctx context.Context, object Object) {
-	options := metav1.ListOptions{}
-	if object.Name != "" {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String()
-	}
-	for backoff := time.Second; ctx.Err() == nil; backoff = min(2*backoff, time.Minute) {
-		events, err := o.client.Resource(object.Resource).Namespace(object.Namespace).Watch(ctx, options)
-		if err != nil {
-			klog.V(2).ErrorS(err, "An object can't be watched", "object", object.String())
-		} else if o.receive(ctx, object, events) {
-			backoff = time.Second
-		}
-		o.forgetEvents(object)
-		if sleep.For(ctx, backoff) != nil {
+// run watches one object until it changes, and notifies its subscribers then. One of them may have seen the change already: it looks once more.
+func (o *Objects) run(ctx context.Context, object Object, w *objectWatch) {
+	for pause := time.Second; !o.awaitChange(ctx, object, w.version); pause = min(2*pause, time.Minute) {
+		if sleep.For(ctx, pause) != nil {
 			return
 		}
 	}
-}
-
-// receive handles the events of one watch until it ends, and says whether there were any.
-func (o *Objects) receive(ctx context.Context, object Object, events apiwatch.Interface) (received bool) {
-	defer events.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return received
-		case event, open := <-events.ResultChan():
-			if !open || event.Type == apiwatch.Error {
-				return received
-			}
-			if m, err := meta.Accessor(event.Object); err == nil && (object.Name == "" || m.GetName() == object.Name) {
-				received = true
-				o.notify(object, m.GetResourceVersion(), event.Type != apiwatch.Deleted)
-			}
-		}
-	}
-}
-
-// forgetEvents forgets what a watch that has ended has delivered: the next one
-// begins with the objects that exist.
-func (o *Objects) forgetEvents(object Object) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if w := o.watches[object]; w != nil {
-		w.version, w.exists = "", false
-	}
-}
-
-// notify notifies all subscribers who have not seen this version of the object, and
-// ends their subscriptions.
-func (o *Objects) notify(object Object, version string, exists bool) {
-	for _, notify := range o.removeOutdated(object, version, exists) {
+	for _, notify := range o.end(object, w) {
 		notify()
 	}
 }
 
-func (o *Objects) removeOutdated(object Object, version string, exists bool) (notifies []func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	w := o.watches[object]
-	if w == nil {
-		return nil
+// awaitChange watches an object once, and says whether it has changed since the version. A watch begins with the objects that exist, so of the
+// changes before it only a deletion is missed: the subscriber finds that out by its own retries.
+func (o *Objects) awaitChange(ctx context.Context, object Object, version string) bool {
+	options := metav1.ListOptions{}
+	if object.Name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String()
 	}
-	w.exists = exists
-	if w.version == "" || isNewer(version, w.version) {
-		w.version = version
+	events, err := o.client.Resource(object.Resource).Namespace(object.Namespace).Watch(ctx, options)
+	if err != nil {
+		klog.V(2).ErrorS(err, "An object can't be watched", "object", object.String())
+		return false
 	}
-	for subscriber, s := range w.subscribers {
-		if w.isOutdated(s) {
-			notifies = append(notifies, s.notify)
-			o.remove(subscriber)
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case event, open := <-events.ResultChan():
+			if !open || event.Type == apiwatch.Error {
+				return false
+			}
+			m, err := meta.Accessor(event.Object)
+			if err == nil && (object.Name == "" || m.GetName() == object.Name) && isChange(event.Type, m.GetResourceVersion(), version) {
+				return true
+			}
 		}
 	}
+}
+
+// isChange says whether an event tells something new to who has read the version, or has found no object if that is empty.
+func isChange(event apiwatch.EventType, now, version string) bool {
+	switch {
+	case event == apiwatch.Deleted:
+		return version != ""
+	case version == "":
+		return true
+	}
+	return IsOlder(version, now)
+}
+
+// end ends a watch, and returns what notifies its subscribers.
+func (o *Objects) end(object Object, w *objectWatch) (notifies []func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.watches[object] != w {
+		return nil
+	}
+	for subscriber, notify := range w.subscribers {
+		notifies = append(notifies, notify)
+		o.remove(subscriber)
+	}
 	return notifies
+}
+
+// IsOlder says whether one version of an object is older than another one.
+func IsOlder(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -53,7 +55,6 @@ func TestSubscribersAreNotified(t *testing.T) {
 		}
 		subscribe("one", notReady("keys", ""))
 		subscribe("two", notReady("keys", ""))
-		subscribe("seen", notReady("keys", "7")) // the version that it has seen
 		subscribe("elsewhere", notReady("other", ""))
 		subscribe("content", notReady("keys", ""))
 		subscribe("content", errors.New("it waits for no object any more"))
@@ -67,10 +68,10 @@ func TestSubscribersAreNotified(t *testing.T) {
 		if !got["one"] || !got["two"] || len(notified) > 0 {
 			t.Errorf("notified: %v and %d more", got, len(notified))
 		}
-		o.Unsubscribe("elsewhere")
 		if len(o.watches) != 1 || len(o.subscriptions) != 1 {
 			t.Errorf("%d watches, %d subscriptions", len(o.watches), len(o.subscriptions))
 		}
+		o.Unsubscribe("elsewhere")
 		o.Stop()
 		if subscribe("late", notReady("keys", "")); len(o.watches)+len(o.subscriptions) != 0 {
 			t.Error("there is a subscription after Stop")
@@ -115,68 +116,88 @@ func TestEachNamespaceGetsWatches(t *testing.T) {
 	}
 }
 
-// P16: the object may change between the subscriber's read and its subscription.
-func TestALateSubscriberIsNotifiedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := provisionertest.MetadataClient()
-		o := NewObjects(client)
-		defer o.Stop()
-		notified := make(chan string, 10)
-		subscribe := func(subscriber, version string) {
-			o.Subscribe(subscriber, "shop", secretIn("keys"), version, func() { notified <- subscriber })
-		}
-		subscribe("has seen it", "8") // keeps the watch
-		subscribe("first", "7")
-		checkWatches(t, client, 1)
-		secrets := client.Resource(Secrets).Namespace("vault").(metadatafake.MetadataClient)
-		if _, err := secrets.CreateFake(secretNamed("keys", "8"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if subscriber := <-notified; subscriber != "first" {
-			t.Fatalf("%s was notified", subscriber)
-		}
-		for subscriber, version := range map[string]string{"saw the version before": "7", "saw that it was absent": ""} {
-			subscribe(subscriber, version)
-			select {
-			case got := <-notified:
-				if got != subscriber {
-					t.Errorf("%s was notified, want %s", got, subscriber)
+// P16: the object may change between the subscriber's read and its subscription. P5: a watch begins with the objects that exist, which is no
+// change to who has read them.
+func TestAWatchTellsOfWhatWasNotRead(t *testing.T) {
+	for what, object := range map[string]Object{
+		"secrets":         secretIn("keys"),
+		"referencegrants": {Resource: ReferenceGrants, Namespace: "vault"}, // all of them
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, changes := provisionertest.MetadataClient(), apiwatch.NewFake()
+				client.PrependWatchReactor(what, clienttesting.DefaultWatchReactor(changes, nil))
+				o := NewObjects(client)
+				defer o.Stop()
+				notified := make(chan string, 10)
+				subscribe := func(subscriber, version string) {
+					o.SubscribeError(subscriber, "shop", &NotReadyError{errors.New("no"), object, version}, func() { notified <- subscriber })
 				}
-			default:
-				t.Errorf("who %s waits for a change that has happened", subscriber)
-			}
-		}
-		subscribe("saw it later", "9")
-		if err := secrets.Delete(t.Context(), "keys", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if o.watches[secretIn("keys")].exists {
-			t.Fatal("the watch has not shown that it is deleted")
-		}
-		if subscribe("saw that it is deleted", ""); len(notified) > 0 {
-			t.Errorf("%s was notified", <-notified)
-		}
-	})
+				subscribe("first", "100")
+				subscribe("read it later", "101")
+				subscribe("saw that it is deleted", "")
+				for _, version := range []string{"7", "99", "100"} {
+					changes.Add(secretNamed("keys", version))
+				}
+				if synctest.Wait(); len(notified) > 0 {
+					t.Fatalf("%s was notified of what existed", <-notified)
+				}
+				if subscribe("read it before", "99"); len(notified) != 1 || <-notified != "read it before" {
+					t.Error("who has not seen what the first has seen waits for it")
+				}
+				changes.Modify(secretNamed("keys", "102"))
+				if synctest.Wait(); len(notified) != 3 || len(o.watches) != 0 {
+					t.Errorf("%d were notified, %d objects are watched", len(notified), len(o.watches))
+				}
+			})
+		})
+	}
 }
 
-// P5: a watch begins with the objects that exist, which is no change to who has listed them.
-func TestListedObjectsNotifyNobody(t *testing.T) {
-	client := provisionertest.MetadataClient()
-	replayed := apiwatch.NewFake()
-	client.PrependWatchReactor("referencegrants", clienttesting.DefaultWatchReactor(replayed, nil))
-	o := NewObjects(client)
-	defer o.Stop()
-	notified := make(chan string, 10)
-	all := Object{Resource: ReferenceGrants, Namespace: "vault"}
-	o.Subscribe("claim", "shop", all, "100", func() { notified <- "claim" })
-	o.Subscribe("another", "shop", all, "1000", func() {}) // keeps the watch
-	for _, version := range []string{"7", "99", "100"} {
-		replayed.Add(secretNamed("unrelated", version))
+func TestWhatIsAChange(t *testing.T) {
+	for name, test := range map[string]struct {
+		event        apiwatch.EventType
+		now, version string
+		want         bool
+	}{
+		"it was absent, and is there":   {apiwatch.Added, "7", "", true},
+		"it was absent, and is deleted": {apiwatch.Deleted, "7", "", false},
+		"it was there, and is deleted":  {apiwatch.Deleted, "8", "7", true},
+		"it was there, and is the same": {apiwatch.Added, "7", "7", false},
+		"it was there, and is another":  {apiwatch.Modified, "10", "9", true},
+		"it was newer":                  {apiwatch.Added, "9", "10", false},
+	} {
+		if got := isChange(test.event, test.now, test.version); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
-	if len(notified) > 0 {
-		t.Fatal("notified of what existed")
-	}
-	replayed.Add(secretNamed("new", "101"))
-	<-notified
+}
+
+// An object is watched again after a watch that has failed or ended.
+func TestABrokenWatchGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, watches := provisionertest.MetadataClient(), 0
+		client.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, apiwatch.Interface, error) {
+			events := apiwatch.NewFakeWithChanSize(1, false)
+			switch watches++; watches {
+			case 1:
+				return true, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+			case 2:
+				events.Stop()
+			case 3:
+				events.Error(&apierrors.NewResourceExpired("it was long ago").ErrStatus)
+			default:
+				events.Modify(secretNamed("keys", "8"))
+			}
+			return true, events, nil
+		})
+		o := NewObjects(client)
+		defer o.Stop()
+		notified := make(chan time.Time, 1)
+		start := time.Now()
+		o.SubscribeError("claim", "shop", notReady("keys", "7"), func() { notified <- time.Now() })
+		if took := (<-notified).Sub(start); watches != 4 || took != 7*time.Second {
+			t.Errorf("after %s and %d watches", took, watches)
+		}
+	})
 }
