@@ -209,7 +209,7 @@ func (j *Journal) Show(ctx context.Context, out io.Writer, uid string, events bo
 	row("volume name", "%s", q.Create.Name)
 	row("class", "%s", q.Class.Name)
 	row("node", "%s", cmp.Or(q.Node, "none selected"))
-	if ref := q.Secrets.Provisioner; ref != nil {
+	if ref := q.Secrets[request.ProvisionerSecret]; ref != nil {
 		row("Secret", "%s/%s", ref.Namespace, ref.Name)
 	}
 	state, _, err := j.claimNow(ctx, q.Claim)

@@ -90,7 +90,7 @@ func (t *task) checkVolume() error {
 
 // readSecrets reads the Secret that the driver is called with.
 func (t *task) readSecrets(asked *request.Request) error {
-	ref := asked.Secrets.Provisioner
+	ref := asked.Secrets[request.ProvisionerSecret]
 	if ref == nil {
 		t.secrets = nil
 		return nil

@@ -415,7 +415,7 @@ func (w *world) requestOf(claim *v1.PersistentVolumeClaim) *request.Request {
 	}
 	r := &request.Request{Claim: claim, Class: class, Node: node, Create: create}
 	if w.random.IntN(4) == 0 {
-		r.Secrets.Provisioner = &v1.SecretReference{Name: "key"}
+		r.Secrets = request.SecretRefs{request.ProvisionerSecret: &v1.SecretReference{Name: "key"}}
 	}
 	if w.random.IntN(4) == 0 {
 		claim = claim.DeepCopy()

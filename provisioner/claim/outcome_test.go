@@ -209,7 +209,7 @@ func TestARecoveredRequestNeedsItsSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 			r := b.journalled(t, testClaim(), testClass(nil))
-			r.Secrets.Provisioner = &v1.SecretReference{Namespace: "vault", Name: "gone"}
+			r.Secrets = request.SecretRefs{request.ProvisionerSecret: &v1.SecretReference{Namespace: "vault", Name: "gone"}}
 			if claim != nil {
 				must(t, b.Claims.Add(claim))
 			}

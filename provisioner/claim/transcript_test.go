@@ -501,7 +501,7 @@ func (s *scenario) request() *request.Request {
 		r.Create.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"zone": "a"}}}}
 	}
 	if s.secrets {
-		r.Secrets.Provisioner = &v1.SecretReference{Namespace: "shop", Name: "key"}
+		r.Secrets = request.SecretRefs{request.ProvisionerSecret: &v1.SecretReference{Namespace: "shop", Name: "key"}}
 	}
 	return r
 }

@@ -28,13 +28,10 @@ type entry struct {
 	Request []byte     `json:"request"`          // csi.CreateVolumeRequest, deterministic
 	Node    string     `json:"node,omitempty"`
 	FSType  string     `json:"fsType,omitempty"`
-	Secrets entryRefs  `json:"secrets"`
+	Secrets SecretRefs `json:"secrets"`
 	Claim   entryClaim `json:"claim"`
 	Class   entryClass `json:"class"`
 }
-
-// entryRefs are references to Secrets, by purpose.
-type entryRefs map[string]*v1.SecretReference
 
 type entryClaim struct {
 	Namespace    string                       `json:"namespace"`
@@ -60,14 +57,8 @@ func (r *Request) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	refs := entryRefs{}
-	for _, purpose := range secretPurposes {
-		if ref := *purpose.field(&r.Secrets); ref != nil {
-			refs[purpose.prefix] = ref
-		}
-	}
 	data, err := json.Marshal(entry{
-		Request: create, Node: r.Node, FSType: r.FSType, Secrets: refs,
+		Request: create, Node: r.Node, FSType: r.FSType, Secrets: r.Secrets,
 		Claim: entryClaim{
 			Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID,
 			SelectedNode: r.Claim.Annotations[AnnSelectedNode], Created: r.Claim.CreationTimestamp, Spec: entrySpec(r.Claim.Spec),
@@ -126,10 +117,7 @@ func Decode(data []byte) (*Request, error) {
 	if e.Claim.UID == "" || create.GetName() == "" {
 		return nil, fmt.Errorf("it has no claim or no volume name")
 	}
-	r := &Request{Create: create, Node: e.Node, FSType: e.FSType}
-	for _, purpose := range secretPurposes {
-		*purpose.field(&r.Secrets) = e.Secrets[purpose.prefix]
-	}
+	r := &Request{Create: create, Node: e.Node, FSType: e.FSType, Secrets: e.Secrets}
 	r.Claim = &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Claim.Namespace, Name: e.Claim.Name, UID: e.Claim.UID, CreationTimestamp: e.Claim.Created,

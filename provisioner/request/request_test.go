@@ -272,8 +272,10 @@ func TestSecretTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := &v1.SecretReference{Name: "all-data", Namespace: "shop"}
-	want := SecretRefs{Provisioner: all, ControllerPublish: all, NodeStage: all, ControllerExpand: all, NodeExpand: all, ControllerModify: all,
-		NodePublish: &v1.SecretReference{Name: "blue.disk-0f1e", Namespace: "x-shop"}}
+	want := SecretRefs{
+		ProvisionerSecret: all, controllerPublishSecret: all, nodeStageSecret: all, controllerExpandSecret: all, nodeExpandSecret: all,
+		controllerModifySecret: all, nodePublishSecret: &v1.SecretReference{Name: "blue.disk-0f1e", Namespace: "x-shop"},
+	}
 	if diff := cmp.Diff(want, refs); diff != "" {
 		t.Error(diff)
 	}

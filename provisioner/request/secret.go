@@ -15,60 +15,50 @@ import (
 	"github.com/topodisk/topodisk/internal/escape"
 )
 
-// SecretRefs are the Secrets of one volume, by the call that needs them; nil
-// for a call that needs none.
-type SecretRefs struct {
-	Provisioner, ControllerPublish, NodeStage, NodePublish, ControllerExpand, NodeExpand, ControllerModify *v1.SecretReference
-}
+// SecretRefs are the Secrets of one volume, by the call that needs them; a call that needs none is not there.
+type SecretRefs map[string]*v1.SecretReference
 
-// secretPurpose is one call that may need a Secret.
-type secretPurpose struct {
-	prefix string
-	old    string
-	field  func(*SecretRefs) **v1.SecretReference
-}
-
-// The Secrets for CreateVolume with DeleteVolume, and for the other calls to the controller.
-var (
-	provisionerSecret = secretPurpose{"provisioner-", "csiProvisionerSecret", func(r *SecretRefs) **v1.SecretReference { return &r.Provisioner }}
-	publishSecret     = secretPurpose{"controller-publish-", "csiControllerPublishSecret",
-		func(r *SecretRefs) **v1.SecretReference { return &r.ControllerPublish }}
-	expandSecret = secretPurpose{"controller-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerExpand }}
-	modifySecret = secretPurpose{"controller-modify-", "", func(r *SecretRefs) **v1.SecretReference { return &r.ControllerModify }}
+// The calls that may need a Secret. A class names it by <call>secret-name and <call>secret-namespace.
+const (
+	ProvisionerSecret       = "provisioner-" // for CreateVolume and DeleteVolume
+	controllerPublishSecret = "controller-publish-"
+	nodeStageSecret         = "node-stage-"
+	nodePublishSecret       = "node-publish-"
+	controllerExpandSecret  = "controller-expand-"
+	nodeExpandSecret        = "node-expand-"
+	controllerModifySecret  = "controller-modify-"
+	anySecret               = "" // the default for all
 )
 
-// secretPurposes lists the keys of a class: <prefix>secret-name and
-// <prefix>secret-namespace, or <old>Name and <old>Namespace from before CSI 1.0.
-// The key without a prefix is the default for all.
-var secretPurposes = []secretPurpose{
-	provisionerSecret,
-	publishSecret,
-	{"node-stage-", "csiNodeStageSecret", func(r *SecretRefs) **v1.SecretReference { return &r.NodeStage }},
-	{"node-publish-", "csiNodePublishSecret", func(r *SecretRefs) **v1.SecretReference { return &r.NodePublish }},
-	expandSecret,
-	{"node-expand-", "", func(r *SecretRefs) **v1.SecretReference { return &r.NodeExpand }},
-	modifySecret,
+var secretCalls = []string{
+	ProvisionerSecret, controllerPublishSecret, nodeStageSecret, nodePublishSecret, controllerExpandSecret, nodeExpandSecret, controllerModifySecret,
 }
 
 // secretKeys are the two parameters of a class that name a Secret.
 type secretKeys struct{ name, namespace string }
 
-var defaultSecretKeys = secretKeys{reservedPrefix + "secret-name", reservedPrefix + "secret-namespace"}
-
-// allSecretKeys lists the keys for every purpose, the default ones last.
-func allSecretKeys() []secretKeys {
-	var all []secretKeys
-	for _, purpose := range secretPurposes {
-		all = append(all, purposeKeys(purpose.prefix))
-		if purpose.old != "" {
-			all = append(all, purpose.oldKeys())
-		}
-	}
-	return append(all, defaultSecretKeys)
+func secretKeysOf(call string) secretKeys {
+	return secretKeys{reservedPrefix + call + "secret-name", reservedPrefix + call + "secret-namespace"}
 }
 
-func purposeKeys(prefix string) secretKeys {
-	return secretKeys{reservedPrefix + prefix + "secret-name", reservedPrefix + prefix + "secret-namespace"}
+// oldSecretKeys are the keys from before CSI 1.0. Calls that were added since have none.
+var oldSecretKeys = map[string]secretKeys{
+	ProvisionerSecret:       {"csiProvisionerSecretName", "csiProvisionerSecretNamespace"},
+	controllerPublishSecret: {"csiControllerPublishSecretName", "csiControllerPublishSecretNamespace"},
+	nodeStageSecret:         {"csiNodeStageSecretName", "csiNodeStageSecretNamespace"},
+	nodePublishSecret:       {"csiNodePublishSecretName", "csiNodePublishSecretNamespace"},
+}
+
+// allSecretKeys lists the keys for every call, the default ones last.
+func allSecretKeys() []secretKeys {
+	var all []secretKeys
+	for _, call := range secretCalls {
+		all = append(all, secretKeysOf(call))
+		if old, ok := oldSecretKeys[call]; ok {
+			all = append(all, old)
+		}
+	}
+	return append(all, secretKeysOf(anySecret))
 }
 
 // isSecretKey says whether a key of a class is a reference to a Secret.
@@ -79,13 +69,15 @@ func isSecretKey(key string) bool {
 // resolveSecrets returns the references of a class's parameters with their
 // templates filled in for the claim.
 func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (SecretRefs, error) {
-	var refs SecretRefs
-	for _, purpose := range secretPurposes {
-		ref, err := resolvePurpose(purpose, parameters, volumeName, claim)
+	refs := SecretRefs{}
+	for _, call := range secretCalls {
+		ref, err := resolveCall(call, parameters, volumeName, claim)
 		if err != nil {
-			return SecretRefs{}, err
+			return nil, err
 		}
-		*purpose.field(&refs) = ref
+		if ref != nil {
+			refs[call] = ref
+		}
 	}
 	return refs, nil
 }
@@ -93,89 +85,80 @@ func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.P
 // CheckSecrets refuses a class that names a Secret for some calls alone: ECS is asked for the others by the driver's own account, which
 // doesn't have the disk, so that an unpublish succeeds while the disk stays attached, and an expansion never does.
 func CheckSecrets(class *storagev1.StorageClass) error {
-	if defaultSecretKeys.in(class.Parameters) {
+	if secretKeysOf(anySecret).in(class.Parameters) {
 		return nil
 	}
-	needed := []secretPurpose{provisionerSecret, publishSecret}
+	needed := []string{ProvisionerSecret, controllerPublishSecret}
 	if ptr.Deref(class.AllowVolumeExpansion, false) {
-		needed = append(needed, expandSecret)
+		needed = append(needed, controllerExpandSecret)
 	}
-	named := func(p secretPurpose) bool { return p.isNamed(class.Parameters) }
+	isNamed := func(call string) bool {
+		return secretKeysOf(call).in(class.Parameters) || oldSecretKeys[call].in(class.Parameters)
+	}
 	var missing []string
-	for _, purpose := range needed {
-		if !named(purpose) {
-			missing = append(missing, purposeKeys(purpose.prefix).name)
+	for _, call := range needed {
+		if !isNamed(call) {
+			missing = append(missing, secretKeysOf(call).name)
 		}
 	}
-	if !slices.ContainsFunc([]secretPurpose{provisionerSecret, publishSecret, expandSecret, modifySecret}, named) || len(missing) == 0 {
+	if !slices.ContainsFunc([]string{ProvisionerSecret, controllerPublishSecret, controllerExpandSecret, controllerModifySecret}, isNamed) || len(missing) == 0 {
 		return nil
 	}
 	return fmt.Errorf("class %s names a Secret for some calls, and has no %s: the driver would make these calls with its own account, which doesn't have the disk; "+
-		"name a Secret for all calls by %s and %s", class.Name, strings.Join(missing, ", no "), defaultSecretKeys.name, defaultSecretKeys.namespace)
+		"name a Secret for all calls by %s and %s", class.Name, strings.Join(missing, ", no "), secretKeysOf(anySecret).name, secretKeysOf(anySecret).namespace)
 }
 
-// isNamed says whether a class's parameters name a Secret for that call alone.
-func (p secretPurpose) isNamed(parameters map[string]string) bool {
-	return purposeKeys(p.prefix).in(parameters) || p.hasOld(parameters)
-}
-
-func (p secretPurpose) oldKeys() secretKeys { return secretKeys{p.old + "Name", p.old + "Namespace"} }
-
-func (p secretPurpose) hasOld(parameters map[string]string) bool {
-	return p.old != "" && p.oldKeys().in(parameters)
-}
-
-// resolvePurpose returns the reference for one call.
-func resolvePurpose(purpose secretPurpose, parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
-	keys := purposeKeys(purpose.prefix)
-	switch hasOld := purpose.hasOld(parameters); {
+// resolveCall returns the reference for one call.
+func resolveCall(call string, parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
+	keys, old := secretKeysOf(call), oldSecretKeys[call]
+	switch hasOld := old.in(parameters); {
 	case keys.in(parameters) && hasOld:
-		return nil, fmt.Errorf("the class has parameters %s and %s; keep the former", keys.name, purpose.oldKeys().name)
+		return nil, fmt.Errorf("the class has parameters %s and %s; keep the former", keys.name, old.name)
 	case keys.in(parameters):
 	case hasOld:
-		keys = purpose.oldKeys()
+		keys = old
 	default:
-		keys = defaultSecretKeys
+		keys = secretKeysOf(anySecret)
 	}
-	return resolveSecret(parameters, keys.name, keys.namespace, volumeName, claim)
+	return resolveSecret(parameters, keys, volumeName, claim)
 }
 
-// in says whether the parameters have one of the two keys.
+// in says whether the parameters have one of the two keys. No key is empty.
 func (k secretKeys) in(parameters map[string]string) bool {
 	_, hasName := parameters[k.name]
 	_, hasNamespace := parameters[k.namespace]
 	return hasName || hasNamespace
 }
 
-func resolveSecret(parameters map[string]string, nameKey, namespaceKey, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
-	nameTemplate, hasName := parameters[nameKey]
-	namespaceTemplate, hasNamespace := parameters[namespaceKey]
+func resolveSecret(parameters map[string]string, keys secretKeys, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
+	nameTemplate, hasName := parameters[keys.name]
+	namespaceTemplate, hasNamespace := parameters[keys.namespace]
 	switch {
 	case !hasName && !hasNamespace:
 		return nil, nil
 	case !hasName:
-		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", namespaceKey, nameKey)
+		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", keys.namespace, keys.name)
 	case !hasNamespace:
-		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", nameKey, namespaceKey)
+		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", keys.name, keys.namespace)
 	}
 	tokens := map[string]string{"pv.name": volumeName, "pvc.namespace": claim.Namespace}
-	namespace, err := fillIn(namespaceKey, namespaceTemplate, tokens)
+	namespace, err := fillIn(keys.namespace, namespaceTemplate, tokens)
 	if err != nil {
 		return nil, err
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("parameter %s: %q becomes %s, which is no namespace: %s", namespaceKey, namespaceTemplate, escape.Quoted(namespace), problems[0])
+		return nil, fmt.Errorf("parameter %s: %q becomes %s, which is no namespace: %s", keys.namespace, namespaceTemplate, escape.Quoted(namespace), problems[0])
 	}
 	tokens["pvc.name"] = claim.Name
 	for key, value := range claim.Annotations {
 		tokens["pvc.annotations['"+key+"']"] = value
 	}
-	name, err := fillIn(nameKey, nameTemplate, tokens)
+	name, err := fillIn(keys.name, nameTemplate, tokens)
 	if err != nil {
 		return nil, err
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, fmt.Errorf("parameter %s: %q becomes %s, which is no name of a Secret: %s", nameKey, nameTemplate, escape.Quoted(name), problems[0])
+		return nil, fmt.Errorf("parameter %s: %q becomes %s, which is no name of a Secret: %s", keys.name, nameTemplate, escape.Quoted(name), problems[0])
 	}
 	return &v1.SecretReference{Name: name, Namespace: namespace}, nil
 }
@@ -225,5 +208,5 @@ func ClassDeletionSecret(class *storagev1.StorageClass, pv *v1.PersistentVolume)
 	if volumeName == "" {
 		volumeName = pv.Name
 	}
-	return resolvePurpose(provisionerSecret, class.Parameters, volumeName, claim)
+	return resolveCall(ProvisionerSecret, class.Parameters, volumeName, claim)
 }

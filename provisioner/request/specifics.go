@@ -28,7 +28,7 @@ func (r *Request) Specifics() string {
 			own.VolumeCapabilities = append(own.VolumeCapabilities, &csi.VolumeCapability{AccessMode: capability.AccessMode})
 		}
 	}
-	if ref := r.Secrets.Provisioner; ref != nil && !r.isOfClass(ref) { // another Secret may be another account
+	if ref := r.Secrets[ProvisionerSecret]; ref != nil && !r.isOfClass(ref) { // another Secret may be another account
 		own.Secrets[ref.Namespace] = ref.Name
 	}
 	specifics, err := proto.MarshalOptions{Deterministic: true}.Marshal(own)
@@ -57,6 +57,6 @@ func isForNodes(c *csi.VolumeCapability) bool {
 
 // isOfClass says whether every claim of the class has the Secret.
 func (r *Request) isOfClass(ref *v1.SecretReference) bool {
-	every, err := resolvePurpose(provisionerSecret, r.Class.Parameters, "", &v1.PersistentVolumeClaim{}) // templates stay empty
+	every, err := resolveCall(ProvisionerSecret, r.Class.Parameters, "", &v1.PersistentVolumeClaim{}) // templates stay empty
 	return err == nil && every != nil && *every == *ref
 }

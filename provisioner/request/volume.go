@@ -58,11 +58,11 @@ func (r *Request) PersistentVolume(options Options, made *csi.Volume) *v1.Persis
 			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: r.csiSource(options, made)},
 		},
 	}
-	if ref := r.Secrets.Provisioner; ref != nil {
+	if ref := r.Secrets[ProvisionerSecret]; ref != nil {
 		pv.Annotations[AnnDeletionSecretName] = ref.Name
 		pv.Annotations[AnnDeletionSecretNamespace] = ref.Namespace
 	}
-	if ref := r.Secrets.ControllerModify; ref != nil {
+	if ref := r.Secrets[controllerModifySecret]; ref != nil {
 		pv.Annotations[annModifySecretName] = ref.Name
 		pv.Annotations[annModifySecretNamespace] = ref.Namespace
 	}
@@ -102,11 +102,11 @@ func (r *Request) csiSource(options Options, made *csi.Volume) *v1.CSIPersistent
 		Driver:                     options.DriverName,
 		VolumeHandle:               made.VolumeId,
 		VolumeAttributes:           attributes,
-		ControllerPublishSecretRef: r.Secrets.ControllerPublish,
-		NodeStageSecretRef:         r.Secrets.NodeStage,
-		NodePublishSecretRef:       r.Secrets.NodePublish,
-		ControllerExpandSecretRef:  r.Secrets.ControllerExpand,
-		NodeExpandSecretRef:        r.Secrets.NodeExpand,
+		ControllerPublishSecretRef: r.Secrets[controllerPublishSecret],
+		NodeStageSecretRef:         r.Secrets[nodeStageSecret],
+		NodePublishSecretRef:       r.Secrets[nodePublishSecret],
+		ControllerExpandSecretRef:  r.Secrets[controllerExpandSecret],
+		NodeExpandSecretRef:        r.Secrets[nodeExpandSecret],
 		ReadOnly:                   options.ReadOnlyPublish && isReadOnlyMany(r.Claim),
 	}
 	if !isBlock(r.Claim) {
