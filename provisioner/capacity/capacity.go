@@ -11,7 +11,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -45,7 +44,7 @@ type Config struct {
 	Parameters func(*storagev1.StorageClass) (map[string]string, error)
 
 	// Unknown is told of what the driver answered, once it has not said for UnknownAfter how much there is, and then at
-	// most once in that time; nil for nobody. The objects stay as they are.
+	// most once in that time. The objects stay as they are.
 	Unknown func(error)
 }
 
@@ -87,9 +86,10 @@ type Controller struct {
 	now      func() time.Time
 	queue    workqueue.TypedRateLimitingInterface[string] // names of classes, and csiDriver
 
-	enabled atomic.Bool // storageCapacity of the CSIDriver was set
+	// Of the one goroutine that syncs:
 
-	unknown unknown
+	enabled      bool      // storageCapacity of the CSIDriver was set
+	unknownSince time.Time // when the driver first didn't say how much there is, or was told of last; zero: it does
 }
 
 // NewInformer returns an informer of the CSIStorageCapacity objects that a Controller
@@ -180,7 +180,7 @@ func (c *Controller) processNext(ctx context.Context) bool {
 		return true
 	}
 	c.queue.Forget(key)
-	if !c.enabled.Load() && key != csiDriver {
+	if !c.enabled && key != csiDriver {
 		c.queue.Add(csiDriver)
 	}
 	return true

@@ -110,6 +110,7 @@ func newBench(t *testing.T, classes ...*storagev1.StorageClass) *bench {
 			}
 			return class.Parameters, nil
 		},
+		Unknown: func(error) {},
 	}, b.api, b.scripted, nodeZones{"zone-a", "zone-b"}, stock.New(now), store, cache.NewStore(cache.MetaNamespaceKeyFunc), now)
 	t.Cleanup(b.queue.ShutDown)
 	return b

@@ -22,7 +22,7 @@ func (c *Controller) syncCSIDriver(ctx context.Context, _ string) error {
 	if err := setStorageCapacity(ctx, c.client, c.config.DriverName, true); err != nil {
 		return err
 	}
-	c.enabled.Store(true)
+	c.enabled = true
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -48,32 +47,23 @@ func (c *Controller) query(ctx context.Context, class *storagev1.StorageClass, s
 	for _, zone := range c.zones(class, before) {
 		known.zones[zone] = largest(&csi.Topology{Segments: map[string]string{topology.WellKnownZoneKey: zone}}, before.in(zone))
 	}
-	if asks && c.config.Unknown != nil && c.unknown.isDue(c.now(), failed != nil) {
-		c.config.Unknown(failed)
+	if asks {
+		c.noteUnknown(failed)
 	}
 	return known, failed
 }
 
-// unknown is for how long the driver has not said how much there is.
-type unknown struct {
-	mu    sync.Mutex
-	since time.Time // when it first didn't, or was told of last; zero: it does
-}
-
-// isDue notes whether the driver has failed to say so, and says whether to tell of it.
-func (u *unknown) isDue(now time.Time, failed bool) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch {
-	case !failed:
-		u.since = time.Time{}
-	case u.since.IsZero():
-		u.since = now
-	case now.Sub(u.since) >= UnknownAfter:
-		u.since = now
-		return true
+// noteUnknown notes whether the driver has said how much there is, and tells of it if it hasn't for UnknownAfter.
+func (c *Controller) noteUnknown(failed error) {
+	switch now := c.now(); {
+	case failed == nil:
+		c.unknownSince = time.Time{}
+	case c.unknownSince.IsZero():
+		c.unknownSince = now
+	case now.Sub(c.unknownSince) >= UnknownAfter:
+		c.unknownSince = now
+		c.config.Unknown(failed)
 	}
-	return false
 }
 
 // getCapacity returns the size of the largest volume that the driver can make now in a
