@@ -40,8 +40,7 @@ type Connection struct {
 	verifying sync.Mutex
 
 	mu       sync.Mutex
-	verified bool
-	peer     net.Addr // the driver's end of the connection that was verified last; every connection has a value of its own
+	verified net.Addr // the driver's end of the connection that was verified, nil for none; every connection has a value of its own
 	lost     int      // how often the connection was lost
 	name     string   // fixed by the first answer, or by the caller
 	can      Abilities
@@ -168,7 +167,7 @@ func Always() error { return nil }
 func (c *Connection) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.verified = false
+	c.verified = nil
 	c.lost++
 }
 
@@ -179,28 +178,33 @@ func (c *Connection) verify(ctx context.Context) error {
 	defer c.verifying.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	for !c.isVerified() {
-		before := c.losses()
+	for {
+		verified, before := c.state()
+		if verified != nil {
+			return nil
+		}
 		var from peer.Peer
 		if err := c.askIdentity(ctx, &from); err != nil {
 			return err
 		}
 		c.setVerified(before, from.Addr)
 	}
-	return nil
 }
 
-func (c *Connection) isVerified() bool {
+// state returns the connection that was verified, nil for none, and how often one was lost.
+func (c *Connection) state() (verified net.Addr, lost int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.verified
+	return c.verified, c.lost
 }
 
 // setVerified marks the connection as verified if it was not lost meanwhile.
 func (c *Connection) setVerified(losses int, peer net.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.verified, c.peer = c.lost == losses, peer
+	if c.lost == losses {
+		c.verified = peer
+	}
 }
 
 func (c *Connection) askIdentity(ctx context.Context, from *peer.Peer) error {
@@ -257,28 +261,16 @@ func callVerified[T any](ctx context.Context, c *Connection, held func() error, 
 	if err := held(); err != nil {
 		return nil, &NotAsked{status.Error(codes.Unavailable, err.Error())}
 	}
-	asked := c.verifiedPeer()
+	asked, _ := c.state()
 	var from peer.Peer
 	answer, err := call(grpc.Peer(&from))
-	if from.Addr != asked {
+	if from.Addr != asked || asked == nil {
 		if err == nil {
 			err = errors.New("another one was answered")
 		}
 		return nil, status.Errorf(codes.Unavailable, "the connection to the driver was lost during the call: %v", err)
 	}
 	return answer, err
-}
-
-func (c *Connection) verifiedPeer() net.Addr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.peer
-}
-
-func (c *Connection) losses() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lost
 }
 
 // callFenced makes a call that changes something, unless another process may lead: this
