@@ -114,7 +114,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	})
 	c.duplicates = newDuplicates(config.DriverName, volumes, c.events, c.metrics.duplicates)
 	c.recovery = newRecoveryStatus(c)
-	registerOldestDeletion(registry, c.deletion.OldestPending)
+	c.metrics.oldestDeletion(c.deletion.OldestPending)
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err

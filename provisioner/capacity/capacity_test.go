@@ -248,7 +248,7 @@ func TestStorageCapacityIsSetAfterTheObjects(t *testing.T) {
 
 // sellOut has the driver refuse 20 GiB of class essd in zone-a.
 func (b *bench) sellOut() {
-	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: terms("zone-a"), Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, b.clock)
+	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: terms("zone-a"), Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, 0, b.clock)
 }
 
 func TestASoldOutZoneIsAnException(t *testing.T) {
@@ -412,7 +412,7 @@ func TestARefusalForANodeIsNotForItsZone(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	requisite := terms("zone-a")
 	requisite[0].Segments["node.csi.alibabacloud.com/disktype.cloud_essd"] = "available"
-	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: requisite, Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, b.clock)
+	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: requisite, Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, 0, b.clock)
 	if most := b.refusals.Most(provisionertest.Class(nil), "zone-a"); most != math.MaxInt64 {
 		t.Errorf("got %d", most)
 	}

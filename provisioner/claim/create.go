@@ -241,7 +241,7 @@ func (t *task) afterError(err error, called time.Time) error {
 	switch {
 	case noStock:
 		info, _ := errorinfo.Of(err)
-		t.Refusals.RefusedBelow(wantOf(asked), info.MoreTypesFrom, called)
+		t.Refusals.Refused(wantOf(asked), info.MoreTypesFrom, called)
 	case meaning == otherNode:
 		t.Refusals.RefusedClaim(wantOf(asked), called)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/internal/outofstock"
@@ -33,33 +34,34 @@ type metrics struct {
 }
 
 func newMetrics(s *Syncer) *metrics {
-	leaks := prometheus.NewCounterVec(prometheus.CounterOpts{
+	made := promauto.With(s.Registry)
+	leaks := made.NewCounterVec(prometheus.CounterOpts{
 		Name: "topodisk_provisioner_leaks_prevented_total",
 		Help: "Volumes that would have been leaked, by result: saved with a PersistentVolume, or deleted.",
 	}, []string{"result"})
 	m := &metrics{
 		Syncer: s, onFailure: func(error) {}, saved: leaks.WithLabelValues("saved"), deleted: leaks.WithLabelValues("deleted"),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		outcomes: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
 			Help: "CreateVolume calls that returned no volume, by StorageClass and by result for the claim.",
 		}, []string{"class", "result"}),
-		reschedules: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reschedules: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_reschedules_total",
 			Help: "Claims returned to the scheduler, by reason.",
 		}, []string{"reason"}),
-		discarded: prometheus.NewCounter(prometheus.CounterOpts{
+		discarded: made.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_volumes_discarded_total",
 			Help: "Volumes deleted before they were saved, because another claim of the Pod could not have one for the same node.",
 		}),
-		saveFailures: prometheus.NewCounter(prometheus.CounterOpts{
+		saveFailures: made.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_volume_save_failures_total",
 			Help: "Failed attempts to save the PersistentVolume of a volume.",
 		}),
-		skipped: prometheus.NewCounter(prometheus.CounterOpts{
+		skipped: made.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_creates_skipped_total",
 			Help: "CreateVolume calls not made because the driver had just refused an equal request, or that of another claim of the Pod.",
 		}),
-		savedSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		savedSeconds: made.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "topodisk_provisioner_provision_duration_seconds",
 			Help:    "Time from the creation of a claim until its PersistentVolume is saved, by data source of the volume.",
 			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
@@ -74,16 +76,15 @@ func newMetrics(s *Syncer) *metrics {
 	}
 	s.Registry.MustRegister(
 		s.Upstream.PersistentVolumeClaimProvisionTotal, s.Upstream.PersistentVolumeClaimProvisionFailedTotal,
-		s.Upstream.PersistentVolumeClaimProvisionDurationSeconds, m.outcomes, m.reschedules, leaks, m.discarded, m.saveFailures, m.skipped, m.savedSeconds,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_provisioner_creates_in_flight",
-			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",
-		}, func() float64 { all, _ := s.Open(); return float64(all) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_provisioner_creates_unknown",
-			Help: "Volumes in flight of unknown outcome: an earlier call may have made the disk, and the request is repeated.",
-		}, func() float64 { _, unknown := s.Open(); return float64(unknown) }),
-	)
+		s.Upstream.PersistentVolumeClaimProvisionDurationSeconds)
+	made.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "topodisk_provisioner_creates_in_flight",
+		Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",
+	}, func() float64 { all, _ := s.Open(); return float64(all) })
+	made.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "topodisk_provisioner_creates_unknown",
+		Help: "Volumes in flight of unknown outcome: an earlier call may have made the disk, and the request is repeated.",
+	}, func() float64 { _, unknown := s.Open(); return float64(unknown) })
 	return m
 }
 

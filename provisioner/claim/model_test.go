@@ -451,7 +451,7 @@ func (w *world) result(q *question) any {
 		}
 		w.journal = asked
 		if w.chance(.1) {
-			w.Refusals.Refused(wantOf(asked), w.now)
+			w.Refusals.Refused(wantOf(asked), 0, w.now)
 		}
 		return nil
 	case "CallDriver":
@@ -491,7 +491,7 @@ func (w *world) resolve(claim *v1.PersistentVolumeClaim) any {
 	}
 	r := w.requestOf(claim)
 	if w.Refusals.Served(wantOf(r), w.now); w.chance(.1) {
-		w.Refusals.Refused(wantOf(r), w.now)
+		w.Refusals.Refused(wantOf(r), 0, w.now)
 	}
 	return r
 }

@@ -510,7 +510,7 @@ func TestAClaimThatIsAskedAgainRefusesNoSibling(t *testing.T) {
 	if !ok {
 		t.Fatal("the caches don't show what is wanted")
 	}
-	g.Refusals.Refused(want, g.clock)
+	g.Refusals.Refused(want, 0, g.clock)
 	g.clock = g.clock.Add(stock.FirstPause)
 	g.start(data)
 	g.start(logs)

@@ -381,7 +381,7 @@ func (s *scenario) reply(name string, a *arguments) (any, error) {
 		return s.resolved(a, err)
 	case "Written":
 		if a.has("sold-out") {
-			s.Refusals.Refused(wantOf(s.request()), s.now)
+			s.Refusals.Refused(wantOf(s.request()), 0, s.now)
 		}
 	case "Answer":
 		return s.answered(a, err)
@@ -424,7 +424,7 @@ func (s *scenario) resolved(a *arguments, err error) (any, error) {
 		s.Refusals.Served(want, s.now) // what was refused before
 		switch {
 		case a.has("sold-out"):
-			s.Refusals.Refused(want, s.now)
+			s.Refusals.Refused(want, 0, s.now)
 		case a.has("of-claim"):
 			s.Refusals.RefusedClaim(want, s.now)
 		}

@@ -7,14 +7,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
-
-// sweepPage is how many snapshots are listed at a time.
-const sweepPage = 500
 
 // sweep queues snapshots of this driver that have the finalizer of a process that
 // ended before it could remove it. Claims are in a cache, which shows theirs.
@@ -26,31 +25,26 @@ func (p *Protection) sweep(ctx context.Context) {
 
 // enqueueSnapshots queues all but those of which an error says that they can't be read.
 func (p *Protection) enqueueSnapshots(ctx context.Context) error {
-	options := metav1.ListOptions{Limit: sweepPage}
 	var errs []error
-	for {
-		list, err := p.objects.Resource(watch.VolumeSnapshots).List(ctx, options)
-		if apierrors.IsNotFound(err) {
-			return nil // a cluster need not have snapshots
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return p.objects.Resource(watch.VolumeSnapshots).List(ctx, o)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		snapshot := object.(*metav1.PartialObjectMetadata)
+		if !slices.Contains(snapshot.Finalizers, snapshotFinalizer) {
+			return nil
 		}
-		if err != nil {
-			return errors.Join(append(errs, err)...)
+		o := watch.Object{Resource: watch.VolumeSnapshots, Namespace: snapshot.Namespace, Name: snapshot.Name}
+		releasable, err := p.reader.isReleasable(ctx, o)
+		if errs = append(errs, err); releasable {
+			p.queue.Add(o)
 		}
-		for i := range list.Items {
-			snapshot := &list.Items[i]
-			o := watch.Object{Resource: watch.VolumeSnapshots, Namespace: snapshot.Namespace, Name: snapshot.Name}
-			if !slices.Contains(snapshot.Finalizers, snapshotFinalizer) {
-				continue
-			}
-			releasable, err := p.reader.isReleasable(ctx, o)
-			if errs = append(errs, err); releasable {
-				p.queue.Add(o)
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return errors.Join(errs...)
-		}
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		err = nil // a cluster need not have snapshots
 	}
+	return errors.Join(append(errs, err)...)
 }
 
 // isReleasable says whether this driver's provisioner may remove the finalizer from a snapshot that it does not use: the

@@ -287,13 +287,9 @@ func (r *RefusedBefore) Error() string {
 	return fmt.Sprintf("the driver %s; it is called again at %s UTC", what, r.until.UTC().Format(time.TimeOnly))
 }
 
-// Refused records that the driver, called at the given time, was out of stock. Answers to
-// concurrent calls count as one.
-func (r *Refusals) Refused(w Want, asked time.Time) { r.RefusedBelow(w, 0, asked) }
-
-// RefusedBelow records what Refused does, but for requests of a size or more that may be served by what a smaller one can't have; 0: there is no
-// such size.
-func (r *Refusals) RefusedBelow(w Want, size int64, asked time.Time) {
+// Refused records that the driver, called at the given time, was out of stock. Answers to concurrent calls count as one. Requests of a size or
+// more may be served by what a smaller one can't have; 0: there is no such size.
+func (r *Refusals) Refused(w Want, size int64, asked time.Time) {
 	at := keyOf(w)
 	if size > w.Bytes {
 		at.below = size

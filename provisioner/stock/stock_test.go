@@ -32,7 +32,7 @@ func TestPausesDouble(t *testing.T) {
 		if err := r.Ask(want); err != nil {
 			t.Fatalf("the driver is not asked: %v", err)
 		}
-		r.Refused(want, now)
+		r.Refused(want, 0, now)
 		now = now.Add(pause*time.Second - 1)
 		if err := r.Ask(want); err == nil {
 			t.Errorf("the driver is asked again before %d s are over", pause)
@@ -41,7 +41,7 @@ func TestPausesDouble(t *testing.T) {
 	}
 	now = now.Add(longestPause + forgottenAfter)
 	_ = r.Ask(want)
-	if r.Refused(want, now); len(r.refusals) != 1 || r.Most(want.Class, "zone-a") != 20*gib-1 {
+	if r.Refused(want, 0, now); len(r.refusals) != 1 || r.Most(want.Class, "zone-a") != 20*gib-1 {
 		t.Errorf("%d refusals, %d bytes", len(r.refusals), r.Most(want.Class, "zone-a"))
 	}
 	if now = now.Add(FirstPause); r.Ask(want) != nil {
@@ -62,7 +62,7 @@ func TestRefusedSince(t *testing.T) {
 		t.Error("nothing was refused")
 	}
 	now = now.Add(time.Second)
-	r.Refused(want, passed)
+	r.Refused(want, 0, passed)
 	if !refused(want, passed) || !refused(larger, passed) || refused(smaller, passed) || refused(inZone("zone-b", 20*gib), passed) {
 		t.Error("an equal or larger request in the zone is refused, no other")
 	}
@@ -94,7 +94,7 @@ func TestARefusalIsForNoOtherRequest(t *testing.T) {
 	r.OnChange(func(string, time.Time) { changes++ })
 	plain, special, other := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib), inZone("zone-a", 20*gib)
 	special.Specifics, other.Specifics, special.Claim, other.Claim = "x", "y", "uid-2", "uid-3"
-	r.Refused(special, now)
+	r.Refused(special, 0, now)
 	if r.Ask(special) == nil {
 		t.Error("the same is asked for again at once")
 	}
@@ -104,7 +104,7 @@ func TestARefusalIsForNoOtherRequest(t *testing.T) {
 	if most := r.Most(plain.Class, "zone-a"); most != math.MaxInt64 || len(r.Zones(plain.Class)) > 0 || changes > 0 {
 		t.Errorf("the class has at most %d bytes in the zone; %v; %d changes", most, r.Zones(plain.Class), changes)
 	}
-	r.Refused(plain, now)
+	r.Refused(plain, 0, now)
 	r.Served(other, r.now())
 	if r.Ask(plain) == nil || r.Ask(special) == nil || changes != 1 {
 		t.Errorf("another request that was served ends a refusal; %d changes", changes)
@@ -117,7 +117,7 @@ func TestConcurrentRefusalsCountOnce(t *testing.T) {
 	r := New(func() time.Time { return now })
 	for range 50 {
 		now = now.Add(100 * time.Millisecond)
-		r.Refused(inZone("zone-a", 20*gib), asked)
+		r.Refused(inZone("zone-a", 20*gib), 0, asked)
 	}
 	for _, last := range r.refusals[classKey(inZone("zone-a", 0).Class)] {
 		if last.pause != FirstPause {
@@ -157,7 +157,7 @@ func BenchmarkRefusal(b *testing.B) {
 			}
 			for b.Loop() {
 				r.RefusedClaim(want, now)
-				r.Refused(want, now)
+				r.Refused(want, 0, now)
 				r.Zones(want.Class)
 			}
 		})
@@ -178,7 +178,7 @@ func TestOnChange(t *testing.T) {
 	r.Served(want, r.now()) // nothing was refused
 	r.RefusedClaim(want, now)
 	r.Served(want, r.now()) // a refusal of one claim says nothing of the class
-	r.Refused(want, now)
+	r.Refused(want, 0, now)
 	r.Served(want, r.now())
 	if len(told) != 2 || !told[0].Equal(now.Add(FirstPause)) || !told[1].IsZero() {
 		t.Errorf("told %v", told)
@@ -190,7 +190,7 @@ func TestASmallerVolumeEndsNoRefusal(t *testing.T) {
 	r := New(func() time.Time { return now })
 	changes := 0
 	large, small := inZone("zone-a", 2000*gib), inZone("zone-a", 20*gib)
-	r.Refused(large, now)
+	r.Refused(large, 0, now)
 	r.RefusedClaim(large, now)
 	r.OnChange(func(string, time.Time) { changes++ })
 	r.Served(small, r.now())
@@ -208,7 +208,7 @@ func TestALargerRefusalProlongsNoSmallerOne(t *testing.T) {
 	r := New(func() time.Time { return now })
 	small, large := inZone("zone-a", 20*gib), inZone("zone-a", 2000*gib)
 	large.Claim = "uid-2"
-	r.Refused(small, now)
+	r.Refused(small, 0, now)
 	for minute := range 60 {
 		now = now.Add(time.Minute)
 		if err := r.Ask(large); err != nil {
@@ -217,7 +217,7 @@ func TestALargerRefusalProlongsNoSmallerOne(t *testing.T) {
 		if err := r.Refuses(small); err != nil {
 			t.Fatalf("minute %d: 20 GiB are refused while another claim asks for 2000: %v", minute, err)
 		}
-		r.Refused(large, now)
+		r.Refused(large, 0, now)
 		if err := r.Refuses(small); err != nil {
 			t.Fatalf("minute %d: 20 GiB are refused because 2000 are: %v", minute, err)
 		}
@@ -236,16 +236,16 @@ func TestOneClaimAsksForASmallerSize(t *testing.T) {
 	r := New(func() time.Time { return now })
 	small, other, large := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib), inZone("zone-a", 2000*gib)
 	other.Claim, large.Claim = "uid-2", "uid-3"
-	r.Refused(small, now)
+	r.Refused(small, 0, now)
 	now = now.Add(FirstPause)
 	if err := errors.Join(r.Ask(large), r.Ask(small)); err != nil {
 		t.Fatal(err)
 	}
-	r.Refused(large, now)
+	r.Refused(large, 0, now)
 	if r.Ask(other) == nil {
 		t.Error("two claims of the same size call the driver at the same time")
 	}
-	r.Refused(small, now)
+	r.Refused(small, 0, now)
 	now = now.Add(2*FirstPause - 1)
 	if r.Ask(other) == nil || r.Ask(large) == nil {
 		t.Error("the refusal is over too early")
@@ -258,7 +258,7 @@ func TestATrialWithoutAnAnswerIsGivenBack(t *testing.T) {
 	r := New(func() time.Time { return now })
 	first, second, third := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib), inZone("zone-a", 20*gib)
 	second.Claim, third.Claim = "uid-2", "uid-3"
-	r.Refused(first, now)
+	r.Refused(first, 0, now)
 	if r.EndTrial(first); r.Ask(second) == nil {
 		t.Error("a claim that was refused ends the refusal")
 	}
@@ -277,7 +277,7 @@ func TestATrialWithoutAnAnswerIsGivenBack(t *testing.T) {
 	if r.Ask(second) != nil || r.Ask(third) == nil {
 		t.Error("one claim may call the driver, and then no other")
 	}
-	r.Refused(second, now)
+	r.Refused(second, 0, now)
 	if r.EndTrial(second); r.Ask(third) == nil {
 		t.Error("the answer to a trial ends with it")
 	}
@@ -295,17 +295,17 @@ func TestARefusalHoldsBelowTheSizeOfFurtherTypes(t *testing.T) {
 			t.Errorf("%s the zone has %d bytes at most, want %d", when, got, want)
 		}
 	}
-	r.RefusedBelow(small, 20*gib, now)
+	r.Refused(small, 20*gib, now)
 	if r.Refuses(small) == nil || r.Refuses(middle) == nil || r.Ask(large) != nil {
 		t.Error("a refusal of 5 GiB is to hold for less than 20 GiB alone")
 	}
 	most("while 5 to 20 GiB are refused", math.MaxInt64)
-	r.Refused(large, now)
+	r.Refused(large, 0, now)
 	if r.Refuses(large) == nil || r.Refuses(inZone("zone-a", 50*gib)) != nil {
 		t.Error("a refusal of 100 GiB is to hold for as much or more")
 	}
 	most("while 5 to 20 GiB and 100 are refused", 100*gib-1)
-	r.Refused(inZone("zone-a", 20*gib), now)
+	r.Refused(inZone("zone-a", 20*gib), 0, now)
 	most("while all from 5 GiB is refused", 5*gib-1)
 	if r.Served(large, now); r.Refuses(small) == nil || r.Refuses(large) != nil {
 		t.Error("the types of a large disk have stock again, which says nothing of a small one")
@@ -323,7 +323,7 @@ func TestARefusedClaimLeavesTheTrialToOthers(t *testing.T) {
 	r := New(func() time.Time { return now })
 	want, other := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib)
 	other.Claim = "uid-2"
-	r.Refused(want, now)
+	r.Refused(want, 0, now)
 	now = now.Add(FirstPause - time.Second)
 	r.RefusedClaim(want, now)
 	now = now.Add(time.Second)
@@ -350,9 +350,9 @@ func TestScarcity(t *testing.T) {
 		}
 	}
 	is("at first", false, false)
-	r.Refused(want(30), now)
+	r.Refused(want(30), 0, now)
 	is("a larger one is refused", false, false)
-	r.Refused(want(20), now)
+	r.Refused(want(20), 0, now)
 	is("it is refused", true, true)
 	now = now.Add(2 * FirstPause)
 	is("the refusal is over", false, true)
@@ -360,7 +360,7 @@ func TestScarcity(t *testing.T) {
 	is("for minutes", false, true)
 	now = now.Add(time.Second)
 	is("for longer", false, false)
-	r.Refused(want(20), now)
+	r.Refused(want(20), 0, now)
 	now = now.Add(FirstPause)
 	r.Served(want(20), r.now())
 	is("the driver has some again", false, false)
