@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/capacity"
@@ -49,9 +50,9 @@ type Controller struct {
 	deletion   *deletion.Controller
 	capacity   *capacity.Controller // nil without Config.Capacity
 	journal    *journal.Store       // nil without Config.Namespace
-	recovery   *recoveryStatus
+	recovery   recoveryStatus
 	index      *topology.Index
-	duplicates *duplicates
+	reported   *lru.Cache // UIDs of claims whose volumes were reported as duplicates
 	recorder   record.EventBroadcaster
 }
 
@@ -81,7 +82,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c := &Controller{
 		config: config, client: clients.Main, driver: driver, caches: caches, objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
 		events: boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}, recorder: broadcaster, now: time.Now,
-		index: topology.NewIndex(config.DriverName),
+		index: topology.NewIndex(config.DriverName), reported: lru.New(maxReported),
 	}
 	if config.PodClaims {
 		if c.pods, err = watch.NewPods(clients.Main, func(pod *watch.Pod) { c.claims.PodGone(pod) }); err != nil {
@@ -112,8 +113,6 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		DriverName: config.DriverName, Workers: config.Workers, Starter: c.claims, Client: clients.Main,
 		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
 	})
-	c.duplicates = newDuplicates(config.DriverName, volumes, c.events, c.metrics.duplicates)
-	c.recovery = newRecoveryStatus(c)
 	c.metrics.oldestDeletion(c.deletion.OldestPending)
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
@@ -179,7 +178,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	close(full)
 	<-done
 	if err == nil {
-		err = c.recovery.note(stepCaches, nil)
+		err = c.noteRecovery(stepCaches, nil)
 	}
 	return err
 }
@@ -191,7 +190,7 @@ func (c *Controller) reportUntil(full <-chan struct{}) {
 		case <-full:
 			return
 		case <-time.After(reportInterval):
-			_ = c.recovery.note(stepCaches, c.caches.NotFull()) // a process that stands by has no Lease to release
+			_ = c.noteRecovery(stepCaches, c.caches.NotFull()) // a process that stands by has no Lease to release
 		}
 	}
 }
@@ -201,7 +200,7 @@ func (c *Controller) reportUntil(full <-chan struct{}) {
 // have not delivered yet.
 func (c *Controller) catchUp(ctx context.Context) error {
 	defer func() { go debug.FreeOSMemory() }() // the lists that the caches were compared with
-	return c.caches.CatchUp(ctx, func(err error) error { return c.recovery.note(stepCaches, err) })
+	return c.caches.CatchUp(ctx, func(err error) error { return c.noteRecovery(stepCaches, err) })
 }
 
 // Run leads until ctx ends, and returns when no call is under way. It begins with the

@@ -15,7 +15,7 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 	b.events.IncludeObject = true
 	show := func(pv *v1.PersistentVolume) {
 		b.show(t, pv)
-		b.duplicates.volumeChanged(pv)
+		b.reportDuplicates(pv)
 	}
 	show(provisionertest.Volume("d-1"))
 	show(provisionertest.Volume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))

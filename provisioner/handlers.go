@@ -46,7 +46,7 @@ func (c *Controller) claimChanged(old, now *v1.PersistentVolumeClaim) {
 func (c *Controller) volumeChanged(old, pv *v1.PersistentVolume) {
 	c.claims.VolumeChanged(old, pv)
 	if !c.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
-		c.duplicates.volumeChanged(pv)
+		c.reportDuplicates(pv)
 	}
 	c.deletion.VolumeChanged(pv)
 	c.volumeOfAnother(pv)

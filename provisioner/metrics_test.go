@@ -28,7 +28,7 @@ func TestMetrics(t *testing.T) {
 		"nothing has happened": {func(*bench) {}, map[string]float64{}},
 		"a claim has two volumes": {func(b *bench) {
 			b.show(t, provisionertest.Volume("d-1"), provisionertest.Volume("d-2"))
-			b.duplicates.volumeChanged(provisionertest.Volume("d-2"))
+			b.reportDuplicates(provisionertest.Volume("d-2"))
 		}, map[string]float64{"duplicate_volumes_total{}": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func (c *Controller) recover(r *request.Request) {
 func (c *Controller) readJournal(ctx context.Context) ([]*request.Request, error) {
 	for {
 		requests, _, err := readRequests(ctx, c.journal)
-		if end := c.recovery.note(stepJournal, err); end != nil || err == nil {
+		if end := c.noteRecovery(stepJournal, err); end != nil || err == nil {
 			return requests, end
 		}
 		if err := sleep.For(ctx, time.Second); err != nil {

@@ -32,9 +32,6 @@ const (
 
 // recoveryStatus is the state of a process' recovery.
 type recoveryStatus struct {
-	now    func() time.Time
-	report func(step string, err error)
-
 	mu    sync.Mutex
 	err   error     // of the last attempt of a step
 	since time.Time // of the first error in a row
@@ -48,71 +45,56 @@ func (r *recoveryStatus) lead() {
 	r.leads, r.err = true, nil
 }
 
-// note records an attempt of a step: its error, or nil after progress. It returns an
-// error once the step has failed for recoveryLimit.
-func (r *recoveryStatus) note(step string, err error) error {
-	since := r.set(err)
+// noteRecovery records an attempt of a step: its error, or nil after progress. It reports an error by an event on the process itself and by a
+// metric, and returns one once the step has failed for recoveryLimit.
+func (c *Controller) noteRecovery(step string, err error) error {
+	failed := c.recovery.set(c.now(), err)
 	if err == nil {
 		return nil
 	}
-	klog.ErrorS(err, "Nothing is provisioned or deleted yet", "step", step, "for", r.now().Sub(since).Round(time.Second))
-	r.report(step, err)
-	if failed := r.now().Sub(since); failed >= recoveryLimit {
+	klog.ErrorS(err, "Nothing is provisioned or deleted yet", "step", step, "for", failed.Round(time.Second))
+	c.metrics.recoveryFailures.WithLabelValues(step).Inc()
+	if self := c.config.Self; self != nil {
+		c.events.Eventf(self, v1.EventTypeWarning, reasonRecovery, "nothing is provisioned or deleted yet: %v", err)
+	}
+	if failed >= recoveryLimit {
 		return fmt.Errorf("%w, for %s: %w", ErrCannotRecover, failed.Round(time.Second), err)
 	}
 	return nil
 }
 
-// set records the error, and returns since when there has been one.
-func (r *recoveryStatus) set(err error) (since time.Time) {
+// set records the error, and returns for how long there has been one.
+func (r *recoveryStatus) set(now time.Time, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
-		r.since = r.now()
+		r.since = now
 	}
 	r.err = err
-	return r.since
+	return now.Sub(r.since)
 }
 
-// check returns the error of a recovery that fails.
-func (r *recoveryStatus) check() error {
+// check returns whether the process leads, and the error of a recovery that fails.
+func (r *recoveryStatus) check() (leads bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil {
-		return nil
+	if r.err != nil {
+		err = fmt.Errorf("nothing is provisioned or deleted yet: %w", r.err)
 	}
-	return fmt.Errorf("nothing is provisioned or deleted yet: %w", r.err)
-}
-
-// checkLeader returns the error of a leader's recovery that fails; nil while the process stands by.
-func (r *recoveryStatus) checkLeader() error {
-	r.mu.Lock()
-	leads := r.leads
-	r.mu.Unlock()
-	if !leads {
-		return nil
-	}
-	return r.check()
-}
-
-// newRecoveryStatus reports by an event on the process itself, and by a metric.
-func newRecoveryStatus(c *Controller) *recoveryStatus {
-	return &recoveryStatus{now: c.now, report: func(step string, err error) {
-		c.metrics.recoveryFailures.WithLabelValues(step).Inc()
-		if self := c.config.Self; self != nil {
-			c.events.Eventf(self, v1.EventTypeWarning, reasonRecovery, "nothing is provisioned or deleted yet: %v", err)
-		}
-	}}
+	return r.leads, err
 }
 
 // Recovered returns an error while the recovery of this process fails, whether it leads or
 // stands by: it is not ready then.
-func (c *Controller) Recovered() error { return c.recovery.check() }
+func (c *Controller) Recovered() error {
+	_, err := c.recovery.check()
+	return err
+}
 
 // Healthy returns an error if this process leads and either can't recover or does not
 // work off its queues.
 func (c *Controller) Healthy() error {
-	if err := c.recovery.checkLeader(); err != nil {
+	if leads, err := c.recovery.check(); leads && err != nil {
 		return err
 	}
 	limit := c.config.ActionTimeout() + time.Minute

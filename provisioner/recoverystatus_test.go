@@ -125,7 +125,7 @@ func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 func TestAStandByWithoutCachesIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLeader(t)
-		b.recovery = newRecoveryStatus(b.Controller)
+		b.recovery = recoveryStatus{}
 		full, done := make(chan struct{}), make(chan struct{})
 		go func() { b.reportUntil(full); close(done) }()
 		time.Sleep(2 * recoveryLimit)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/lru"
 
 	"github.com/topodisk/topodisk/provisioner/claim"
 	"github.com/topodisk/topodisk/provisioner/deletion"
@@ -124,8 +125,7 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 		Client: b.api, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
 		Claims: c.claims, Events: b.events, Now: time.Now, Observe: c.metrics.deleted,
 	})
-	c.index, c.duplicates = topology.NewIndex(config.DriverName), newDuplicates(config.DriverName, volumes, b.events, c.metrics.duplicates)
-	c.recovery = newRecoveryStatus(c)
+	c.index, c.reported = topology.NewIndex(config.DriverName), lru.New(maxReported)
 	t.Cleanup(func() { // ends the queues; a deletion may be begun meanwhile, and wait for the journal
 		if c.journal != nil {
 			defer inBackground(t.Context(), func(ctx context.Context) { c.journal.Run(ctx, func(error) {}) })()
