@@ -88,12 +88,12 @@ const byWork = "work"
 
 // New returns a Controller. It deletes nothing before it runs.
 func New(config Config) *Controller {
-	_ = config.Volumes.AddIndexers(cache.Indexers{byWork: func(object any) ([]string, error) { // an error says that it is there
-		if pv, ok := object.(*v1.PersistentVolume); ok && hasWork(pv, config.Request.DriverName) {
-			return []string{""}, nil
+	_ = config.Volumes.AddIndexers(cache.Indexers{byWork: watch.Index(func(pv *v1.PersistentVolume) []string { // an error says that it is there
+		if hasWork(pv, config.Request.DriverName) {
+			return []string{""}
 		}
-		return nil, nil
-	}})
+		return nil
+	})})
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryStart, config.RetryMax)
 	return &Controller{
 		Config: config, liveness: liveness.New(config.Now), finished: lru.New(rememberedFinished),

@@ -33,46 +33,46 @@ const (
 )
 
 // ClaimIndexers are the indexes of a cache of PersistentVolumeClaims.
-func ClaimIndexers() cache.Indexers { return cache.Indexers{byUID: indexUID} }
+func ClaimIndexers() cache.Indexers {
+	return cache.Indexers{byUID: Index(func(claim *v1.PersistentVolumeClaim) []string { return []string{prefixOf(string(claim.UID))} })}
+}
 
 // VolumeIndexers are the indexes of a cache of PersistentVolumes.
 func VolumeIndexers() cache.Indexers {
-	return cache.Indexers{byClaim: indexClaim, byHandle: indexHandle}
+	return cache.Indexers{
+		byClaim: Index(func(pv *v1.PersistentVolume) []string {
+			if pv.Spec.ClaimRef == nil {
+				return nil
+			}
+			return []string{prefixOf(string(pv.Spec.ClaimRef.UID))}
+		}),
+		byHandle: Index(func(pv *v1.PersistentVolume) []string {
+			if pv.Spec.CSI == nil {
+				return nil
+			}
+			return []string{suffixOf(pv.Spec.CSI.VolumeHandle)}
+		}),
+	}
 }
 
 // AttachmentIndexers are the indexes of a cache of VolumeAttachments.
-func AttachmentIndexers() cache.Indexers { return cache.Indexers{byVolume: indexVolume} }
-
-func indexUID(object any) ([]string, error) {
-	claim, ok := object.(*v1.PersistentVolumeClaim)
-	if !ok {
-		return nil, nil
-	}
-	return []string{prefixOf(string(claim.UID))}, nil
+func AttachmentIndexers() cache.Indexers {
+	return cache.Indexers{byVolume: Index(func(attachment *storagev1.VolumeAttachment) []string {
+		if attachment.Spec.Source.PersistentVolumeName == nil {
+			return nil
+		}
+		return []string{*attachment.Spec.Source.PersistentVolumeName}
+	})}
 }
 
-func indexClaim(object any) ([]string, error) {
-	pv, ok := object.(*v1.PersistentVolume)
-	if !ok || pv.Spec.ClaimRef == nil {
+// Index returns an index of the objects of a type by the values that a function returns of each. Objects of another type are in no index.
+func Index[T any](values func(T) []string) cache.IndexFunc {
+	return func(object any) ([]string, error) {
+		if object, ok := object.(T); ok {
+			return values(object), nil
+		}
 		return nil, nil
 	}
-	return []string{prefixOf(string(pv.Spec.ClaimRef.UID))}, nil
-}
-
-func indexHandle(object any) ([]string, error) {
-	pv, ok := object.(*v1.PersistentVolume)
-	if !ok || pv.Spec.CSI == nil {
-		return nil, nil
-	}
-	return []string{suffixOf(pv.Spec.CSI.VolumeHandle)}, nil
-}
-
-func indexVolume(object any) ([]string, error) {
-	attachment, ok := object.(*storagev1.VolumeAttachment)
-	if !ok || attachment.Spec.Source.PersistentVolumeName == nil {
-		return nil, nil
-	}
-	return []string{*attachment.Spec.Source.PersistentVolumeName}, nil
 }
 
 // VolumesOfClaim returns the PersistentVolumes whose claimRef has the UID.

@@ -61,7 +61,7 @@ const byPodClaim = "claim"
 // NewPods returns a cache that is not filled yet. gone is called with each Pod that has several claims and has got a node, has
 // ended or no longer exists.
 func NewPods(client kubernetes.Interface, gone func(*Pod)) (*Pods, error) {
-	indexers := cache.Indexers{byPodClaim: indexPodClaims}
+	indexers := cache.Indexers{byPodClaim: Index(claimKeys)}
 	p := &Pods{client: client, informer: coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, Resync, indexers, withoutNode)}
 	if err := p.informer.SetTransform(trimPod); err != nil {
 		return nil, err
@@ -132,16 +132,12 @@ func (p *Pod) keepPlace(spec *v1.PodSpec) {
 	}
 }
 
-func indexPodClaims(object any) ([]string, error) {
-	pod, ok := object.(*Pod)
-	if !ok {
-		return nil, nil
-	}
-	keys := make([]string, 0, len(pod.Claims))
+// claimKeys returns namespace/name of each of a Pod's claims.
+func claimKeys(pod *Pod) (keys []string) {
 	for _, name := range pod.Claims {
 		keys = append(keys, pod.Namespace+"/"+name)
 	}
-	return keys, nil
+	return keys
 }
 
 // Knows says whether the cache shows all Pods: it may not be allowed to be filled.
