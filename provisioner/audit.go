@@ -36,7 +36,7 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if !config.DriverListsVolumes {
 		return nil, fmt.Errorf("driver %s does not list volumes, so there is nothing to compare", config.DriverName)
 	}
-	source := auditSource{config: config, client: client, driver: driver, now: time.Now, requests: func(ctx context.Context) ([]*request.Request, error) {
+	source := auditSource{config: config, client: client, driver: driver, requests: func(ctx context.Context) ([]*request.Request, error) {
 		requests, unknown, err := readRequests(ctx, newStore(client, nil, config, func() {}))
 		if err == nil && unknown > 0 {
 			err = fmt.Errorf("%d of the journal's records are of another version of disk-provisioner; use that", unknown)
@@ -60,7 +60,6 @@ type auditSource struct {
 	client   kubernetes.Interface
 	driver   Driver
 	requests func(context.Context) ([]*request.Request, error)
-	now      func() time.Time
 }
 
 // Listing reads every page of the driver's volumes. CSI tells neither whose a snapshot is nor when a disk was detached last.
@@ -86,7 +85,7 @@ func (s auditSource) Cluster(ctx context.Context) (audit.Cluster, error) {
 		return audit.Cluster{}, err
 	}
 	volumes, err := listVolumes(ctx, s.client)
-	return audit.Cluster{At: s.now(), Driver: s.config.DriverName, Requests: auditRequests(requests), Volumes: volumes}, err
+	return audit.Cluster{At: time.Now(), Driver: s.config.DriverName, Requests: auditRequests(requests), Volumes: volumes}, err
 }
 
 func auditRequests(requests []*request.Request) []audit.Request {

@@ -42,7 +42,6 @@ type Controller struct {
 	refusals *stock.Refusals
 	events   record.EventRecorder
 	metrics  *metrics
-	now      func() time.Time
 
 	claims     *claim.Syncer
 	protection *source.Protection
@@ -81,7 +80,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	broadcaster := record.NewBroadcaster()
 	c := &Controller{
 		config: config, client: clients.Main, driver: driver, caches: caches, objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
-		events: boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}, recorder: broadcaster, now: time.Now,
+		events: boundedEvents{broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})}, recorder: broadcaster,
 		index: topology.NewIndex(config.DriverName), reported: lru.New(maxReported),
 	}
 	if config.PodClaims {
@@ -97,7 +96,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	deleter := deletion.NewDeleter(clients.Main, driver, config.Timeout)
 	dependencies := claim.Dependencies{
 		Client: clients.Main, Metadata: clients.Metadata, Driver: driver, Deleter: deleter, Journal: records, Protection: c.protection,
-		Topology: c.index, Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: c.events, Registry: registry, Upstream: upstream, Now: c.now,
+		Topology: c.index, Sources: sources, Objects: c.objects, Refusals: c.refusals, Events: c.events, Registry: registry, Upstream: upstream, Now: time.Now,
 		Claims: caches.Claims.GetIndexer(), Volumes: volumes, Classes: caches.Classes.GetStore(), Nodes: caches.Nodes.GetStore(), Pods: c.pods,
 	}
 	if caches.Namespaces != nil {
@@ -107,7 +106,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.deletion = deletion.New(deletion.Config{
 		Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
 		Client: clients.Main, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
-		Claims: c.claims, Events: c.events, Now: c.now, Observe: c.metrics.deleted,
+		Claims: c.claims, Events: c.events, Observe: c.metrics.deleted,
 	})
 	c.starter = lib6.New(lib6.Config{
 		DriverName: config.DriverName, Workers: config.Workers, Starter: c.claims, Client: clients.Main,
@@ -147,7 +146,7 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 			return settings.Parameters, err
 		},
 		Unknown: c.capacityUnknown,
-	}, client, c.driver, c.index, c.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.now)
+	}, client, c.driver, c.index, c.refusals, c.caches.Classes.GetStore(), objects.GetStore(), time.Now)
 	classChanged := func(class *storagev1.StorageClass) { c.capacity.Enqueue(class.Name) }
 	changed := func(object *storagev1.CSIStorageCapacity) { c.capacity.Enqueue(object.StorageClassName) }
 	return errors.Join(

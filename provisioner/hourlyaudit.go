@@ -46,7 +46,7 @@ type hourlyAudit struct {
 
 func newHourlyAudit(c *Controller) *hourlyAudit {
 	a := &hourlyAudit{claims: c.claims, volumes: c.caches.Volumes.GetStore(), gauge: c.metrics.auditFindings}
-	a.live = auditSource{config: c.config, client: c.client, driver: c.driver, now: c.now,
+	a.live = auditSource{config: c.config, client: c.client, driver: c.driver,
 		requests: func(context.Context) ([]*request.Request, error) { return c.claims.Requests(), nil }}
 	a.pause = func(ctx context.Context, _ int) error { return sleep.For(ctx, audit.Lag) }
 	return a
@@ -100,7 +100,7 @@ func (a *hourlyAudit) Listing(ctx context.Context) (audit.Listing, error) {
 // Cluster returns what the caches show if they leave nothing that needs an action, and
 // reads the API server if they do: a cache may lag.
 func (a *hourlyAudit) Cluster(ctx context.Context) (audit.Cluster, error) {
-	cached := audit.Cluster{At: a.live.now(), Driver: a.live.config.DriverName, Requests: auditRequests(a.claims.Requests())}
+	cached := audit.Cluster{At: time.Now(), Driver: a.live.config.DriverName, Requests: auditRequests(a.claims.Requests())}
 	for _, object := range a.volumes.List() {
 		cached.Volumes = append(cached.Volumes, *object.(*v1.PersistentVolume))
 	}

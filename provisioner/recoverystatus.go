@@ -48,7 +48,7 @@ func (r *recoveryStatus) lead() {
 // noteRecovery records an attempt of a step: its error, or nil after progress. It reports an error by an event on the process itself and by a
 // metric, and returns one once the step has failed for recoveryLimit.
 func (c *Controller) noteRecovery(step string, err error) error {
-	failed := c.recovery.set(c.now(), err)
+	failed := c.recovery.set(err)
 	if err == nil {
 		return nil
 	}
@@ -64,14 +64,14 @@ func (c *Controller) noteRecovery(step string, err error) error {
 }
 
 // set records the error, and returns for how long there has been one.
-func (r *recoveryStatus) set(now time.Time, err error) time.Duration {
+func (r *recoveryStatus) set(err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
-		r.since = now
+		r.since = time.Now()
 	}
 	r.err = err
-	return now.Sub(r.since)
+	return time.Since(r.since)
 }
 
 // check returns whether the process leads, and the error of a recovery that fails.

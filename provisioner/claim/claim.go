@@ -180,7 +180,7 @@ type counts struct {
 // New returns a Syncer that does nothing yet.
 func New(config Config, dependencies Dependencies) *Syncer {
 	s := &Syncer{
-		Config: config, Dependencies: dependencies, claims: map[types.UID]*entry{}, liveness: liveness.New(dependencies.Now),
+		Config: config, Dependencies: dependencies, claims: map[types.UID]*entry{}, liveness: liveness.New(),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
 		turns: newTurns(config.Workers + config.Workers/4),
 	}

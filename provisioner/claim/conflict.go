@@ -79,7 +79,7 @@ func (c *conflicts) reportTie(refused *request.Request, pod *watch.Pod) bool {
 		if len(zones) == 0 || slices.ContainsFunc(zones, isElsewhere) {
 			continue
 		}
-		c.event(claim, v1.EventTypeWarning, reasonTied,
+		c.Events.Eventf(claim, v1.EventTypeWarning, reasonTied,
 			"Pod %s also has claim %s, whose volume %s is in %s, where no disk of class %s is available for claim %s: "+
 				"no other node is possible. The Pod starts when the zone has stock again. Otherwise give claim %s a class with other disk types, or move claim %s to another zone by a snapshot",
 			pod.Name, other, pv.Name, strings.Join(zones, " and "), refused.Class.Name, claim.Name, claim.Name, other)

@@ -307,7 +307,7 @@ func (t *task) discardMisfit(id string, misfit error) error {
 		return errChanged
 	default:
 		t.metrics.answered(t.request.Class.Name, maybeVolume)
-		t.event(t.claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", misfit, id, left)
+		t.Events.Eventf(t.claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", misfit, id, left)
 		return f
 	}
 	t.metrics.answered(t.request.Class.Name, noVolume)

@@ -24,17 +24,13 @@ const (
 	reasonVolumeKept    = "VolumeKept"
 )
 
-func (s *Syncer) event(claim *v1.PersistentVolumeClaim, kind, reason, format string, args ...any) {
-	s.Events.Eventf(claim, kind, reason, format, args...)
-}
-
 // reportSaved reports that the claim's volume is saved. A volume that would have been lost is counted: its claim is gone, or an earlier process
 // has asked for it.
 func (t *task) reportSaved(pv *v1.PersistentVolume) {
 	if claim := t.cached(); t.recovered || claim == nil || claim.DeletionTimestamp != nil {
 		t.metrics.saved.Inc()
 	}
-	t.event(t.request.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", pv.Name)
+	t.Events.Eventf(t.request.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", pv.Name)
 	t.metrics.provisioned(t.request.Claim, t.began, t.Now())
 }
 
@@ -43,7 +39,7 @@ func (t *task) reportKept(id string, why error) {
 	asked := t.request
 	klog.InfoS("A volume that no claim needs is kept, because it may hold data; disk-provisioner audit finds it",
 		"claim", klog.KObj(asked.Claim), "claimUID", t.uid, "volume", asked.Create.Name, "disk", id, "why", why)
-	t.event(asked.Claim, v1.EventTypeWarning, reasonVolumeKept,
+	t.Events.Eventf(asked.Claim, v1.EventTypeWarning, reasonVolumeKept,
 		"disk %s was made for this claim, and no PersistentVolume stands for it; it is kept, because it may hold data: %v; disk-provisioner audit finds it", id, why)
 }
 
@@ -56,7 +52,7 @@ func (t *task) reportEnd(reason string) {
 	}
 	klog.InfoS("An operator has ended a record of the journal; if its volume exists, it has no PersistentVolume",
 		"claim", klog.KObj(asked.Claim), "claimUID", t.uid, "volume", asked.Create.Name, "disk", disk, "class", asked.Class.Name, "reason", reason)
-	t.event(asked.Claim, v1.EventTypeWarning, reasonEnded,
+	t.Events.Eventf(asked.Claim, v1.EventTypeWarning, reasonEnded,
 		"an operator has ended the record of %s: %s; %s has no PersistentVolume, and disk-provisioner audit finds it", asked.Create.Name, reason, what)
 }
 
@@ -69,7 +65,7 @@ func (s *Syncer) rejectEnd(uid types.UID, open *request.Request, reason, why str
 	s.Journal.RejectEnd(string(uid))
 	klog.InfoS("An operator's request to end a record of the journal is rejected", "claimUID", uid, "reason", reason, "why", why)
 	if open != nil {
-		s.event(open.Claim, v1.EventTypeWarning, reasonNotEnded, "an operator's request to end the record of %s is rejected: %s", open.Create.Name, why)
+		s.Events.Eventf(open.Claim, v1.EventTypeWarning, reasonNotEnded, "an operator's request to end the record of %s is rejected: %s", open.Create.Name, why)
 	}
 }
 
@@ -79,7 +75,7 @@ func (s *Syncer) reportMigration(claim *v1.PersistentVolumeClaim) {
 	if claim.Annotations[request.AnnMigratedTo] != s.DriverName || request.ProvisionerOf(claim) == s.DriverName || claim.Spec.VolumeName != "" {
 		return
 	}
-	s.event(claim, v1.EventTypeWarning, reasonMigrated,
+	s.Events.Eventf(claim, v1.EventTypeWarning, reasonMigrated,
 		"the claim is for the in-tree plugin %s and marked as migrated to driver %s, which has no in-tree predecessor; create the claim again with a class whose provisioner is %s",
 		request.ProvisionerOf(claim), s.DriverName, s.DriverName)
 }
@@ -88,6 +84,6 @@ func (s *Syncer) reportMigration(claim *v1.PersistentVolumeClaim) {
 func (s *Syncer) reportPopulator(claim *v1.PersistentVolumeClaim) {
 	if request.HasPopulator(claim) {
 		source := request.DataSource(claim)
-		s.event(claim, v1.EventTypeNormal, reasonPopulator, "the volume is left to the populator of %s %s", source.Kind, source.Name)
+		s.Events.Eventf(claim, v1.EventTypeNormal, reasonPopulator, "the volume is left to the populator of %s %s", source.Kind, source.Name)
 	}
 }

@@ -237,12 +237,12 @@ func (s *Syncer) warnOfTopology(claim *v1.PersistentVolumeClaim, class *storagev
 		return
 	}
 	if requirement == nil {
-		s.event(claim, v1.EventTypeWarning, reasonTopology,
+		s.Events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
 			"allowedTopologies of class %s has an empty term, which allows every topology; remove it or name a zone", class.Name)
 	}
 	for _, term := range requirement.GetRequisite() {
 		if !s.Topology.Carried(term) {
-			s.event(claim, v1.EventTypeWarning, reasonTopology,
+			s.Events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
 				"class %s allows %v, where no node has driver %s yet", class.Name, term.GetSegments(), s.DriverName)
 		}
 	}

@@ -68,7 +68,7 @@ func (t *task) hold() error {
 	case judged.awaited == nil || left <= 0:
 		return nil
 	}
-	t.event(t.request.Claim, v1.EventTypeNormal, reasonHeld, "volume %s is made for node %s; its PersistentVolume is not saved yet: %v",
+	t.Events.Eventf(t.request.Claim, v1.EventTypeNormal, reasonHeld, "volume %s is made for node %s; its PersistentVolume is not saved yet: %v",
 		t.volume.VolumeId, t.request.Node, judged.awaited)
 	return &failure{kind: held, err: judged.awaited, wait: min(left, siblingCheckInterval)}
 }

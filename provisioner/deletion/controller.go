@@ -59,7 +59,6 @@ type Config struct {
 	Deleter     *Deleter
 	Claims      Claims
 	Events      record.EventRecorder
-	Now         func() time.Time
 
 	// Observe is called after each attempt that has deleted a volume or failed, unless it
 	// waits for an attempt to provision the volume that has only just been woken.
@@ -96,7 +95,7 @@ func New(config Config) *Controller {
 	})})
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryStart, config.RetryMax)
 	return &Controller{
-		Config: config, liveness: liveness.New(config.Now), finished: lru.New(rememberedFinished),
+		Config: config, liveness: liveness.New(), finished: lru.New(rememberedFinished),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"}),
 	}
 }
@@ -140,7 +139,7 @@ func (c *Controller) OldestPending() time.Duration {
 	for _, object := range volumes {
 		pv := object.(*v1.PersistentVolume)
 		if since := pv.Status.LastPhaseTransitionTime; since != nil && isReleased(pv, c.Request.DriverName) && !c.isKept(pv) {
-			oldest = max(oldest, c.Now().Sub(since.Time))
+			oldest = max(oldest, time.Since(since.Time))
 		}
 	}
 	return oldest
@@ -229,7 +228,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if _, finished := c.finished.Get(pv.UID); finished {
 		return nil
 	}
-	start := c.Now()
+	start := time.Now()
 	deleted, err := c.work(ctx, pv)
 	c.report(pv, start, deleted, err)
 	return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -65,7 +66,7 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 		Request: request.Options{DriverName: provisionertest.DriverName, VolumeNamePrefix: "disk", PVNameSource: request.VolumeID},
 		Workers: 2, RetryStart: time.Millisecond, RetryMax: time.Second,
 		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, b.driver, 10*time.Second),
-		Claims: b.claims, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
+		Claims: b.claims, Events: b.events, Observe: func(string, time.Time, error) {},
 	})
 	t.Cleanup(b.queue.ShutDown)
 	b.running.Store(true)
@@ -219,27 +220,28 @@ func TestRecheckAllQueuesOnlyWork(t *testing.T) {
 }
 
 func TestOldestPending(t *testing.T) {
-	now := time.Now()
-	since := func(ago time.Duration, phase v1.PersistentVolumePhase) func(*v1.PersistentVolume) {
-		return func(pv *v1.PersistentVolume) {
-			pv.Status = v1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: ptr.To(metav1.NewTime(now.Add(-ago)))}
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		since := func(ago time.Duration, phase v1.PersistentVolumePhase) func(*v1.PersistentVolume) {
+			return func(pv *v1.PersistentVolume) {
+				pv.Status = v1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: ptr.To(metav1.NewTime(now.Add(-ago)))}
+			}
 		}
-	}
-	retained := func(pv *v1.PersistentVolume) {
-		pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
-	}
-	b := newBench(t, provisionertest.Volume("in-use", since(4*time.Hour, v1.VolumeBound)), nil)
-	b.Now = func() time.Time { return now }
-	must(t, b.Volumes.Add(provisionertest.Volume("retained", since(3*time.Hour, v1.VolumeReleased), retained)))
-	must(t, b.Volumes.Add(provisionertest.Volume("unknown")))
-	if got := b.OldestPending(); got != 0 {
-		t.Errorf("nothing is to be deleted, yet something waits for %v", got)
-	}
-	must(t, b.Volumes.Add(provisionertest.Volume("released", since(time.Minute, v1.VolumeReleased))))
-	must(t, b.Volumes.Add(provisionertest.Volume("stuck", since(time.Hour, v1.VolumeReleased))))
-	if got := b.OldestPending(); got != time.Hour {
-		t.Errorf("the oldest waits for %v, want an hour", got)
-	}
+		retained := func(pv *v1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+		}
+		b := newBench(t, provisionertest.Volume("in-use", since(4*time.Hour, v1.VolumeBound)), nil)
+		must(t, b.Volumes.Add(provisionertest.Volume("retained", since(3*time.Hour, v1.VolumeReleased), retained)))
+		must(t, b.Volumes.Add(provisionertest.Volume("unknown")))
+		if got := b.OldestPending(); got != 0 {
+			t.Errorf("nothing is to be deleted, yet something waits for %v", got)
+		}
+		must(t, b.Volumes.Add(provisionertest.Volume("released", since(time.Minute, v1.VolumeReleased))))
+		must(t, b.Volumes.Add(provisionertest.Volume("stuck", since(time.Hour, v1.VolumeReleased))))
+		if got := b.OldestPending(); got != time.Hour {
+			t.Errorf("the oldest waits for %v, want an hour", got)
+		}
+	})
 }
 
 // BenchmarkRecheckAll measures what the driver's return costs among volumes that are in use.
@@ -249,7 +251,7 @@ func BenchmarkRecheckAll(b *testing.B) {
 			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
 			c := New(Config{
 				Request: request.Options{DriverName: provisionertest.DriverName}, RetryStart: time.Second, RetryMax: time.Second,
-				Volumes: volumes, Now: time.Now,
+				Volumes: volumes,
 			})
 			defer c.queue.ShutDown()
 			for i := range others {

@@ -10,8 +10,6 @@ import (
 // Monitor observes a queue: what is added to it, and when workers begin and end with it.
 // It is safe for concurrent use.
 type Monitor struct {
-	now func() time.Time
-
 	mu      sync.Mutex
 	running bool
 	queued  map[string]struct{} // keys that no worker has begun with since they were queued
@@ -19,15 +17,15 @@ type Monitor struct {
 }
 
 // New returns a Monitor of a queue without workers.
-func New(now func() time.Time) *Monitor {
-	return &Monitor{now: now, queued: map[string]struct{}{}}
+func New() *Monitor {
+	return &Monitor{queued: map[string]struct{}{}}
 }
 
 // Start notes that workers serve the queue from now on.
 func (m *Monitor) Start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.running, m.last = true, m.now()
+	m.running, m.last = true, time.Now()
 }
 
 // Stop notes that the workers have ended.
@@ -42,7 +40,7 @@ func (m *Monitor) Queued(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.queued) == 0 {
-		m.last = m.now()
+		m.last = time.Now()
 	}
 	m.queued[key] = struct{}{}
 }
@@ -52,14 +50,14 @@ func (m *Monitor) Worked(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.queued, key)
-	m.last = m.now()
+	m.last = time.Now()
 }
 
 // Progressed notes that a worker has got further with a key.
 func (m *Monitor) Progressed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last = m.now()
+	m.last = time.Now()
 }
 
 // Check returns an error if something has been queued for longer than limit and no
@@ -67,7 +65,7 @@ func (m *Monitor) Progressed() {
 func (m *Monitor) Check(limit time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	idle := m.now().Sub(m.last)
+	idle := time.Since(m.last)
 	if !m.running || len(m.queued) == 0 || idle <= limit {
 		return nil
 	}
