@@ -44,10 +44,9 @@ type Protection struct {
 	queue   workqueue.TypedRateLimitingInterface[watch.Object] // sources that may have an unneeded finalizer
 
 	mu       sync.Mutex
-	removed  *sync.Cond // the removal of a finalizer has ended
-	users    map[watch.Object]map[types.UID]bool
+	removed  *sync.Cond                 // the removal of a finalizer has ended
 	sources  map[types.UID]watch.Object // by the claim that uses it
-	removing map[watch.Object]bool
+	removing watch.Object               // whose finalizer is being removed; zero for none
 }
 
 // NewProtection returns a Protection. It removes finalizers only while it runs.
@@ -55,8 +54,8 @@ func NewProtection(objects metadata.Interface, volumes cache.Store, reader *Read
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[watch.Object](reader.options.RetryStart, reader.options.RetryMax)
 	p := &Protection{
 		objects: objects, volumes: volumes, reader: reader,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[watch.Object]{Name: "sources"}),
-		users: map[watch.Object]map[types.UID]bool{}, sources: map[types.UID]watch.Object{}, removing: map[watch.Object]bool{},
+		queue:   workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[watch.Object]{Name: "sources"}),
+		sources: map[types.UID]watch.Object{},
 	}
 	p.removed = sync.NewCond(&p.mu)
 	return p
@@ -99,12 +98,19 @@ func (p *Protection) Unprotect(claim types.UID) {
 	if !ok {
 		return
 	}
-	delete(p.sources, claim)
-	delete(p.users[source], claim)
-	if len(p.users[source]) == 0 {
-		delete(p.users, source)
+	if delete(p.sources, claim); !p.isUsed(source) {
 		p.queue.Add(source)
 	}
+}
+
+// isUsed says whether any claim uses the source. p.mu is held.
+func (p *Protection) isUsed(source watch.Object) bool {
+	for _, used := range p.sources {
+		if used == source {
+			return true
+		}
+	}
+	return false
 }
 
 // ClaimChanged queues a claim of this driver that is being deleted and has the finalizer
@@ -130,13 +136,9 @@ func (p *Protection) isOurs(claim *v1.PersistentVolumeClaim) bool {
 func (p *Protection) use(claim types.UID, source watch.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.removing[source] {
+	for p.removing == source {
 		p.removed.Wait()
 	}
-	if p.users[source] == nil {
-		p.users[source] = map[types.UID]bool{}
-	}
-	p.users[source][claim] = true
 	p.sources[claim] = source
 }
 
@@ -206,7 +208,7 @@ func (p *Protection) removeFinalizer(ctx context.Context, source watch.Object) e
 	if !p.beginRemoval(source) {
 		return nil
 	}
-	defer p.endRemoval(source)
+	defer p.endRemoval()
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
 	live, err := p.objects.Resource(source.Resource).Namespace(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
@@ -226,16 +228,16 @@ func (p *Protection) removeFinalizer(ctx context.Context, source watch.Object) e
 func (p *Protection) beginRemoval(source watch.Object) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.users[source]) > 0 {
+	if p.isUsed(source) {
 		return false
 	}
-	p.removing[source] = true
+	p.removing = source
 	return true
 }
 
-func (p *Protection) endRemoval(source watch.Object) {
+func (p *Protection) endRemoval() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.removing, source)
+	p.removing = watch.Object{}
 	p.removed.Broadcast()
 }
