@@ -66,7 +66,11 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 func (s *Store) batchWindow() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(time.Duration(len(s.where))*batchEach, batchMost)
+	records := 0
+	for _, sh := range s.shards {
+		records += len(sh.entries)
+	}
+	return min(time.Duration(records)*batchEach, batchMost)
 }
 
 // commitAll leaves nothing that was deleted.

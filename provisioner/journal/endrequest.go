@@ -45,7 +45,7 @@ func (s *Store) OnEndRequest(f func(key, reason string)) { s.endRequested = f }
 func (s *Store) EndRequest(key string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sh := s.where[key]; sh != nil {
+	if sh := s.find(key); sh != nil {
 		if request := sh.endRequests[key]; request != nil && !request.rejected {
 			return request.reason
 		}

@@ -304,7 +304,7 @@ func (s *Store) mend(sh *shard, live map[string]string) Change {
 			continue
 		}
 		change.Appeared[key] = []byte(record)
-		s.where[key], sh.entries[key] = sh, record
+		sh.entries[key] = record
 		sh.bytes += len(key) + len(record)
 		if sh.writing != nil {
 			sh.writing[key] = record

@@ -88,14 +88,14 @@ func TestNewRecordsAvoidAFailingShard(t *testing.T) {
 		if err := s.putOrDelete(t, 1); err != nil {
 			t.Errorf("the first record, later: %v", err)
 		}
-		if s.where["key-1"] != s.shards[1] || s.where["key-2"] != s.shards[1] {
+		if s.find("key-1") != s.shards[1] || s.find("key-2") != s.shards[1] {
 			t.Error("they are not on the next shard")
 		}
 		api.set(func(api *fakeAPI) { api.broken = nil })
 		time.Sleep(avoidTime)
 		synctest.Wait()
 		wrote(t, s, 3)
-		if s.where["key-3"] != s.shards[0] {
+		if s.find("key-3") != s.shards[0] {
 			t.Error("the shard is written again, and avoided still")
 		}
 	})
@@ -254,7 +254,7 @@ func TestAShardWhoseWriteTakesLongGetsNoMoreRecords(t *testing.T) {
 		putWithin(t, s, 1, batchMost)
 		puts.Wait()
 		putWithin(t, s, 2, slow)
-		if at := s.where[key(2)].name; at != "journal-0" {
+		if at := s.find(key(2)).name; at != "journal-0" {
 			t.Errorf("the shard is avoided still: the record is in %s", at)
 		}
 	})

@@ -81,7 +81,6 @@ type Store struct {
 
 	mu      sync.Mutex
 	shards  []*shard
-	where   map[string]*shard
 	deleted map[string]*shard // records that the ConfigMaps may still hold
 	kept    map[string]*shard // records that the caller can't read: they stay as they are
 	lost    error             // another process writes the journal; nil if none does
@@ -102,8 +101,8 @@ func New(client kubernetes.Interface, metadata metadata.Interface, namespace, pr
 	return &Store{
 		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits,
 		notify: func(error) {}, endRequested: func(string, string) {}, changed: func(Change) {},
-		alone: func(context.Context) error { return ErrTakenOver },
-		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{},
+		alone:   func(context.Context) error { return ErrTakenOver },
+		deleted: map[string]*shard{}, kept: map[string]*shard{},
 		wanted: make(chan struct{}, 1),
 	}
 }
@@ -126,7 +125,7 @@ func (s *Store) OnChange(alone func(context.Context) error, changed func(Change)
 func (s *Store) Load(ctx context.Context) (map[string][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.where, s.deleted, s.kept = map[string]*shard{}, map[string]*shard{}, map[string]*shard{}
+	s.deleted, s.kept = map[string]*shard{}, map[string]*shard{}
 	shards, err := s.readAll(ctx)
 	if err != nil {
 		return nil, err
@@ -136,12 +135,12 @@ func (s *Store) Load(ctx context.Context) (map[string][]byte, error) {
 	for _, sh := range s.newestFirst() {
 		sh.saved = maps.Clone(sh.entries)
 		for key, record := range sh.saved {
-			if s.where[key] != nil {
+			if _, isNewer := records[key]; isNewer {
 				delete(sh.entries, key)
 				sh.dirty = true
 				continue
 			}
-			s.where[key], records[key] = sh, []byte(record)
+			records[key] = []byte(record)
 			sh.bytes += len(key) + len(record)
 		}
 	}
@@ -193,13 +192,25 @@ func (s *Store) read(ctx context.Context, sh *shard) error {
 func (s *Store) Keep(key string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sh := s.where[key]
+	sh := s.find(key)
 	if sh == nil {
 		return
 	}
 	klog.ErrorS(why, "A record of the journal can't be read; it is kept", "configMap", s.namespace+"/"+sh.name, "key", key)
-	delete(s.where, key)
 	s.kept[key] = sh
+}
+
+// find returns the shard that has a record of the key, nil if none has one that the caller can read. s.mu is held.
+func (s *Store) find(key string) *shard {
+	if s.kept[key] != nil {
+		return nil
+	}
+	for _, sh := range s.shards {
+		if _, ok := sh.entries[key]; ok {
+			return sh
+		}
+	}
+	return nil
 }
 
 // Put returns once the record can be read again after a crash. If it returns an
@@ -233,7 +244,7 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 	if sh := s.kept[key]; sh != nil {
 		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is a record that this version of disk-provisioner can't read: let the version that wrote it end it", key, s.namespace, sh.name)
 	}
-	sh := s.where[key]
+	sh := s.find(key)
 	switch {
 	case sh == nil || sh.entries[key] != record:
 		if sh = s.place(key, record); sh == nil {
@@ -262,7 +273,6 @@ func (s *Store) place(key, record string) *shard {
 		return nil
 	}
 	delete(s.deleted, key)
-	s.where[key] = sh
 	sh.bytes += bytes - sh.size(key)
 	sh.entries[key] = record
 	sh.added += len(record)
@@ -272,7 +282,7 @@ func (s *Store) place(key, record string) *shard {
 
 // shardOf returns the shard that has a record of the key, or may still hold an earlier one; nil if none does. The key's next
 // record can't go to another shard: a crash would leave both.
-func (s *Store) shardOf(key string) *shard { return cmp.Or(s.where[key], s.deleted[key]) }
+func (s *Store) shardOf(key string) *shard { return cmp.Or(s.find(key), s.deleted[key]) }
 
 // requestCommit asks for a commit of the shard, and returns a channel that tells what came of it. s.mu is held.
 func (s *Store) requestCommit(sh *shard) <-chan error {
@@ -331,13 +341,12 @@ func bestOf(shards []*shard, bytes int) *shard {
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sh := s.where[key]
+	sh := s.find(key)
 	if sh == nil {
 		return
 	}
 	sh.bytes -= sh.size(key)
 	delete(sh.entries, key)
-	delete(s.where, key)
 	s.deleted[key] = sh
 	if sh.stale.IsZero() {
 		sh.stale = time.Now()

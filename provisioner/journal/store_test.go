@@ -441,7 +441,7 @@ func TestARecordGrowsOnlyIntoRoom(t *testing.T) {
 	if _, err := s.enter(key(0), string(sized(0))); err != nil {
 		t.Fatal(err)
 	}
-	at := s.where[key(0)]
+	at := s.find(key(0))
 	at.bytes += at.room() - 10 // of other records
 	grown := string(sized(0)) + strings.Repeat("x", 11)
 	if _, err := s.enter(key(0), grown); !isFull(err) || at.bytes > shardBytes {
