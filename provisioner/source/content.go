@@ -60,7 +60,7 @@ type Options struct {
 type Reader struct {
 	options Options
 	client  kubernetes.Interface
-	dynamic dynamic.Interface // nil: no snapshots, no sources of other namespaces
+	dynamic dynamic.Interface // of snapshots and ReferenceGrants
 }
 
 // NewReader returns a Reader.

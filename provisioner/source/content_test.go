@@ -38,7 +38,7 @@ func newBench(t *testing.T) *bench {
 		api: fake.NewClientset(), volumes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
 	}
-	options := Options{DriverName: provisionertest.DriverName, Snapshots: true, Clones: true, PreventModeConversion: true}
+	options := Options{DriverName: provisionertest.DriverName, Snapshots: true, Clones: true, PreventModeConversion: true, RetryStart: 1, RetryMax: 1}
 	b.Protection = NewProtection(b.metadata, b.volumes, NewReader(options, b.api, b.dynamic))
 	t.Cleanup(b.queue.ShutDown)
 	return b
@@ -69,10 +69,10 @@ func TestContentOfASnapshot(t *testing.T) {
 	source := watch.Object{Resource: watch.VolumeSnapshots, Namespace: "shop", Name: "src"}
 	type both = func(snapshot, content *unstructured.Unstructured)
 	snapshot := func(values map[string]any) both {
-		return func(s, _ *unstructured.Unstructured) { provisionertest.SetFields(s, values) }
+		return func(s, _ *unstructured.Unstructured) { setFields(s, values) }
 	}
 	content := func(values map[string]any) both {
-		return func(_, c *unstructured.Unstructured) { provisionertest.SetFields(c, values) }
+		return func(_, c *unstructured.Unstructured) { setFields(c, values) }
 	}
 	tests := map[string]struct {
 		options func(*Options)
@@ -228,7 +228,7 @@ func TestContentOfAClaim(t *testing.T) {
 			if test.options != nil {
 				test.options(&b.reader.options)
 			}
-			content, err := b.reader.Content(t.Context(), provisionertest.Claim(provisionertest.FromClaim))
+			content, err := b.reader.Content(t.Context(), provisionertest.Claim(fromClaim))
 			switch {
 			case test.want == "":
 				if err != nil || content.GetVolume().GetVolumeId() != "d-src" {
@@ -317,5 +317,22 @@ func TestASourceOfAnotherNamespaceNeedsAGrant(t *testing.T) {
 				t.Errorf("got %v, waiting for %v", err, watch.NotReadyObject(err))
 			}
 		})
+	}
+}
+
+// fromClaim makes a claim one that is filled from claim src of its namespace.
+func fromClaim(c *v1.PersistentVolumeClaim) {
+	c.Spec.DataSourceRef = &v1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "src"}
+}
+
+// setFields sets fields of an object by their paths, with dots between, or removes
+// those whose value is nil.
+func setFields(u *unstructured.Unstructured, values map[string]any) {
+	for path, value := range values {
+		if value == nil {
+			unstructured.RemoveNestedField(u.Object, strings.Split(path, ".")...)
+		} else if err := unstructured.SetNestedField(u.Object, value, strings.Split(path, ".")...); err != nil {
+			panic(err)
+		}
 	}
 }

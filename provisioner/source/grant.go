@@ -76,9 +76,6 @@ func (r *Reader) checkGrant(ctx context.Context, claim *v1.PersistentVolumeClaim
 		return fmt.Errorf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true",
 			source.Namespace)
 	}
-	if r.dynamic == nil {
-		return errors.New("ReferenceGrants can't be read: no client for them")
-	}
 	version, err := r.findGrant(ctx, source.Namespace, func(g *referenceGrant) bool { return g.allows(claim, request.DataSource(claim)) })
 	switch {
 	case errors.Is(err, errGranted):

@@ -111,13 +111,13 @@ func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
 	type change = func(snapshot, content *unstructured.Unstructured)
 	deleted := func(snapshot, _ *unstructured.Unstructured) { snapshot.SetDeletionTimestamp(ptr.To(metav1.Now())) }
 	contentGone := func(snapshot, _ *unstructured.Unstructured) {
-		provisionertest.SetFields(snapshot, map[string]any{"status.boundVolumeSnapshotContentName": "gone"})
+		setFields(snapshot, map[string]any{"status.boundVolumeSnapshotContentName": "gone"})
 	}
 	unbound := func(snapshot, _ *unstructured.Unstructured) {
-		provisionertest.SetFields(snapshot, map[string]any{"status": nil})
+		setFields(snapshot, map[string]any{"status": nil})
 	}
 	foreign := func(_, content *unstructured.Unstructured) {
-		provisionertest.SetFields(content, map[string]any{"spec.driver": "other"})
+		setFields(content, map[string]any{"spec.driver": "other"})
 	}
 	for name, test := range map[string]struct {
 		changes []change

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,9 +39,6 @@ type volumeSnapshotContent struct {
 
 // read reads an object of a kind that is no part of Kubernetes itself.
 func (r *Reader) read(ctx context.Context, o watch.Object, into any) error {
-	if r.dynamic == nil {
-		return fmt.Errorf("%s: no client for it", o)
-	}
 	live, err := r.dynamic.Resource(o.Resource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	if err != nil {
 		return watch.ReadError(o, err)

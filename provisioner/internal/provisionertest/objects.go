@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -103,11 +102,6 @@ func FromSnapshot(c *v1.PersistentVolumeClaim) {
 	c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotGroup), Kind: "VolumeSnapshot", Name: "src"}
 }
 
-// FromClaim makes a claim one that is filled from claim src of its namespace.
-func FromClaim(c *v1.PersistentVolumeClaim) {
-	c.Spec.DataSourceRef = &v1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "src"}
-}
-
 // Snapshot returns VolumeSnapshot src, which is ready, and its VolumeSnapshotContent
 // with the handle s-1.
 func Snapshot(namespace string) (snapshot, content *unstructured.Unstructured) {
@@ -145,18 +139,6 @@ func IsProtected(t testing.TB, api *metadatafake.FakeMetadataClient) bool {
 	snapshot, err := api.Resource(snapshots).Namespace("shop").Get(t.Context(), "src", metav1.GetOptions{})
 	Must(t, err)
 	return slices.Contains(snapshot.Finalizers, "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection")
-}
-
-// SetFields sets fields of an object by their paths, with dots between, or removes
-// those whose value is nil.
-func SetFields(u *unstructured.Unstructured, values map[string]any) {
-	for path, value := range values {
-		if value == nil {
-			unstructured.RemoveNestedField(u.Object, strings.Split(path, ".")...)
-		} else if err := unstructured.SetNestedField(u.Object, value, strings.Split(path, ".")...); err != nil {
-			panic(err)
-		}
-	}
 }
 
 // Metadata returns the metadata of object src, as the client of MetadataClient serves it.
