@@ -52,7 +52,7 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 		case <-s.wanted:
 		case <-time.After(lookInterval):
 		}
-		s.flushOverdue()
+		s.markStale(deleteDelay)
 		s.startCommits(context.WithoutCancel(ctx), &commits)
 		s.notifyEndRequests()
 		select {
@@ -75,11 +75,7 @@ func (s *Store) batchWindow() time.Duration {
 
 // commitAll leaves nothing that was deleted.
 func (s *Store) commitAll(ctx context.Context) {
-	s.mu.Lock()
-	for _, sh := range s.shards {
-		sh.dirty = sh.dirty || !sh.stale.IsZero()
-	}
-	s.mu.Unlock()
+	s.markStale(0)
 	s.commit(ctx)
 }
 
@@ -90,12 +86,12 @@ func (s *Store) commit(ctx context.Context) {
 	commits.Wait()
 }
 
-// flushOverdue marks the shards for a write whose deletions are overdue.
-func (s *Store) flushOverdue() {
+// markStale marks the shards for a write that have had deleted records for so long.
+func (s *Store) markStale(delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sh := range s.shards {
-		sh.dirty = sh.dirty || !sh.stale.IsZero() && time.Since(sh.stale) >= deleteDelay
+		sh.dirty = sh.dirty || !sh.stale.IsZero() && time.Since(sh.stale) >= delay
 	}
 }
 
