@@ -29,10 +29,9 @@ const maxWatches = 256
 type Objects struct {
 	client metadata.Interface // nil: nothing is watched
 
-	mu            sync.Mutex
-	watches       map[Object]*objectWatch
-	subscriptions map[string]Object // by subscriber
-	stopped       bool
+	mu      sync.Mutex
+	watches map[Object]*objectWatch
+	stopped bool
 }
 
 // objectWatch is the watch of one object, which ends with its first change.
@@ -45,7 +44,7 @@ type objectWatch struct {
 
 // NewObjects returns an Objects without subscribers. Without a client it never notifies.
 func NewObjects(client metadata.Interface) *Objects {
-	return &Objects{client: client, watches: map[Object]*objectWatch{}, subscriptions: map[string]Object{}}
+	return &Objects{client: client, watches: map[Object]*objectWatch{}}
 }
 
 // SubscribeError subscribes to the object of a NotReadyError in err's chain; with another error, or none, it ends the subscriber's subscription.
@@ -67,10 +66,8 @@ func (o *Objects) add(subscriber, namespace string, notReady *NotReadyError, not
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	object := notReady.Object
-	if o.subscriptions[subscriber] != object {
-		o.remove(subscriber)
-	}
 	w := o.watches[object]
+	o.remove(subscriber, w)
 	if w == nil {
 		if o.client == nil || o.stopped || !o.hasRoom(namespace) {
 			return true
@@ -81,10 +78,9 @@ func (o *Objects) add(subscriber, namespace string, notReady *NotReadyError, not
 		go o.run(ctx, object, w)
 	}
 	if IsOlder(notReady.ResourceVersion, w.version) {
-		o.remove(subscriber)
+		o.remove(subscriber, nil)
 		return false
 	}
-	o.subscriptions[subscriber] = object
 	w.subscribers[subscriber] = notify
 	return true
 }
@@ -107,22 +103,25 @@ func (o *Objects) hasRoom(namespace string) bool {
 func (o *Objects) Unsubscribe(subscriber string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.remove(subscriber)
+	o.remove(subscriber, nil)
 }
 
-// remove ends a subscription, and the watch with its last subscriber. o.mu is held.
-func (o *Objects) remove(subscriber string) {
-	object, ok := o.subscriptions[subscriber]
-	if !ok {
-		return
+// remove ends a subscription, unless it is to the given watch, and each watch with its last subscriber. o.mu is held.
+func (o *Objects) remove(subscriber string, except *objectWatch) {
+	for object, w := range o.watches {
+		if w.subscribers[subscriber] == nil || w == except {
+			continue
+		}
+		if delete(w.subscribers, subscriber); len(w.subscribers) == 0 {
+			o.drop(object, w)
+		}
 	}
-	delete(o.subscriptions, subscriber)
-	w := o.watches[object]
-	delete(w.subscribers, subscriber)
-	if len(w.subscribers) == 0 {
-		w.cancel()
-		delete(o.watches, object)
-	}
+}
+
+// drop ends a watch. o.mu is held.
+func (o *Objects) drop(object Object, w *objectWatch) {
+	w.cancel()
+	delete(o.watches, object)
 }
 
 // Stop ends every subscription and ignores later ones.
@@ -130,8 +129,8 @@ func (o *Objects) Stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stopped = true
-	for subscriber := range o.subscriptions {
-		o.remove(subscriber)
+	for object, w := range o.watches {
+		o.drop(object, w)
 	}
 }
 
@@ -187,18 +186,15 @@ func isChange(event apiwatch.EventType, now, version string) bool {
 	return IsOlder(version, now)
 }
 
-// end ends a watch, and returns what notifies its subscribers.
-func (o *Objects) end(object Object, w *objectWatch) (notifies []func()) {
+// end ends a watch, and returns what notifies its subscribers: none if they have left it already.
+func (o *Objects) end(object Object, w *objectWatch) map[string]func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.watches[object] != w {
 		return nil
 	}
-	for subscriber, notify := range w.subscribers {
-		notifies = append(notifies, notify)
-		o.remove(subscriber)
-	}
-	return notifies
+	o.drop(object, w)
+	return w.subscribers
 }
 
 // IsOlder says whether one version of an object is older than another one.

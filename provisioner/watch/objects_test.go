@@ -29,6 +29,14 @@ func secretNamed(name, version string) *metav1.PartialObjectMetadata {
 	}
 }
 
+// subscriptions is how many subscriptions there are.
+func (o *Objects) subscriptions() (n int) {
+	for _, w := range o.watches {
+		n += len(w.subscribers)
+	}
+	return n
+}
+
 // checkWatches checks how many watches of Secrets were begun.
 func checkWatches(t *testing.T, client *metadatafake.FakeMetadataClient, want int) {
 	t.Helper()
@@ -68,12 +76,12 @@ func TestSubscribersAreNotified(t *testing.T) {
 		if !got["one"] || !got["two"] || len(notified) > 0 {
 			t.Errorf("notified: %v and %d more", got, len(notified))
 		}
-		if len(o.watches) != 1 || len(o.subscriptions) != 1 {
-			t.Errorf("%d watches, %d subscriptions", len(o.watches), len(o.subscriptions))
+		if len(o.watches) != 1 || o.subscriptions() != 1 {
+			t.Errorf("%d watches, %d subscriptions", len(o.watches), o.subscriptions())
 		}
 		o.Unsubscribe("elsewhere")
 		o.Stop()
-		if subscribe("late", notReady("keys", "")); len(o.watches)+len(o.subscriptions) != 0 {
+		if subscribe("late", notReady("keys", "")); len(o.watches)+o.subscriptions() != 0 {
 			t.Error("there is a subscription after Stop")
 		}
 	})
@@ -85,8 +93,8 @@ func TestWatchesAreBounded(t *testing.T) {
 	for i := range maxWatches + 10 {
 		o.SubscribeError(fmt.Sprint(i), fmt.Sprint("namespace-", i), notReady(fmt.Sprint(i), ""), func() {})
 	}
-	if len(o.watches) != maxWatches || len(o.subscriptions) != maxWatches {
-		t.Errorf("%d watches, %d subscriptions", len(o.watches), len(o.subscriptions))
+	if len(o.watches) != maxWatches || o.subscriptions() != maxWatches {
+		t.Errorf("%d watches, %d subscriptions", len(o.watches), o.subscriptions())
 	}
 }
 
@@ -97,8 +105,7 @@ func TestEachNamespaceGetsWatches(t *testing.T) {
 	subscribe := func(namespace string, n int) bool {
 		name := fmt.Sprint(namespace, "-", n)
 		o.SubscribeError(name, namespace, notReady(name, ""), func() {})
-		_, is := o.subscriptions[name]
-		return is
+		return o.watches[secretIn(name)] != nil
 	}
 	for n := range maxWatches {
 		for _, greedy := range []string{"one", "two", "three"} {
