@@ -32,23 +32,16 @@ var errNoClass = errors.New("there is no such StorageClass")
 // classOf returns the claim's class as the cache shows it.
 func (s *Syncer) classOf(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := request.ClassName(claim)
-	object, exists, err := s.Classes.GetByKey(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !exists:
+	class := watch.Get[*storagev1.StorageClass](s.Classes, name)
+	if class == nil {
 		return nil, fmt.Errorf("claim.spec.storageClassName=%s: %w", name, errNoClass)
 	}
-	return object.(*storagev1.StorageClass), nil
+	return class, nil
 }
 
 // claimNamed returns a claim as the cache shows it, nil for none.
 func (s *Syncer) claimNamed(namespace, name string) *v1.PersistentVolumeClaim {
-	object, exists, err := s.Claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(*v1.PersistentVolumeClaim)
+	return watch.Get[*v1.PersistentVolumeClaim](s.Claims, cache.ObjectName{Namespace: namespace, Name: name}.String())
 }
 
 // volumeOf returns the PersistentVolume that a claim is bound to, nil for none that the cache shows.
@@ -56,11 +49,7 @@ func (s *Syncer) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume 
 	if claim == nil || claim.Spec.VolumeName == "" {
 		return nil
 	}
-	object, exists, err := s.Volumes.GetByKey(claim.Spec.VolumeName)
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(*v1.PersistentVolume)
+	return watch.Get[*v1.PersistentVolume](s.Volumes, claim.Spec.VolumeName)
 }
 
 // otherClaims returns the other claims of a claim's Pod, and the Pod's name. A claim that several Pods wait for has none: it can't be known for

@@ -26,11 +26,11 @@ func (s *Syncer) checkPods(claim *v1.PersistentVolumeClaim) error {
 	if !s.SupportsTopology || name == "" || !s.Pods.Knows() {
 		return nil
 	}
-	object, exists, err := s.Nodes.GetByKey(name)
-	if err != nil || !exists {
-		return nil //nolint:nilerr // the topology says so
+	node := watch.Get[*metav1.PartialObjectMetadata](s.Nodes, name)
+	if node == nil {
+		return nil // the topology says so
 	}
-	if err := excluded(&v1.Node{ObjectMeta: object.(*metav1.PartialObjectMetadata).ObjectMeta}, s.waiting(claim)); err != nil {
+	if err := excluded(&v1.Node{ObjectMeta: node.ObjectMeta}, s.waiting(claim)); err != nil {
 		return &topology.Error{Reason: topology.NodeNotAllowed, Node: name, Err: err}
 	}
 	return nil

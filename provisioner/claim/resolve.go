@@ -188,12 +188,8 @@ func (s *Syncer) namespaceLabels(ctx context.Context, name string) (map[string]s
 	if len(s.NamespaceLabelTags) == 0 {
 		return nil, nil
 	}
-	object, exists, err := s.Namespaces.GetByKey(name)
-	if err != nil {
-		return nil, err
-	}
-	if exists {
-		return object.(*metav1.PartialObjectMetadata).Labels, nil
+	if cached := watch.Get[*metav1.PartialObjectMetadata](s.Namespaces, name); cached != nil {
+		return cached.Labels, nil
 	}
 	namespace, err := s.Metadata.Resource(namespacesResource).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -184,11 +184,11 @@ func (c *Controller) Run(ctx context.Context) {
 
 // namespaceOf returns the namespace of a PersistentVolume's claim, nothing for none that the cache shows.
 func (c *Controller) namespaceOf(name string) string {
-	object, exists, err := c.Volumes.GetByKey(name)
-	if err != nil || !exists || object.(*v1.PersistentVolume).Spec.ClaimRef == nil {
+	pv := watch.Get[*v1.PersistentVolume](c.Volumes, name)
+	if pv == nil || pv.Spec.ClaimRef == nil {
 		return ""
 	}
-	return object.(*v1.PersistentVolume).Spec.ClaimRef.Namespace
+	return pv.Spec.ClaimRef.Namespace
 }
 
 func (c *Controller) next(ctx context.Context) bool {
@@ -220,11 +220,10 @@ func (c *Controller) next(ctx context.Context) bool {
 
 // sync does for one PersistentVolume what is to be done, and reports failures.
 func (c *Controller) sync(ctx context.Context, name string) error {
-	object, exists, err := c.Volumes.GetByKey(name)
-	if err != nil || !exists {
-		return err
+	pv := watch.Get[*v1.PersistentVolume](c.Volumes, name)
+	if pv == nil {
+		return nil
 	}
-	pv := object.(*v1.PersistentVolume)
 	if _, finished := c.finished.Get(pv.UID); finished {
 		return nil
 	}

@@ -123,12 +123,11 @@ func (p *Protection) ClaimChanged(claim *v1.PersistentVolumeClaim) {
 
 // isOurs says whether the claim's volume is this driver's. A claim that was bound by hand names no provisioner.
 func (p *Protection) isOurs(claim *v1.PersistentVolumeClaim) bool {
-	object, exists, err := p.volumes.GetByKey(claim.Spec.VolumeName)
-	if err != nil || !exists {
+	pv := watch.Get[*v1.PersistentVolume](p.volumes, claim.Spec.VolumeName)
+	if pv == nil {
 		return request.ProvisionerOf(claim) == p.reader.options.DriverName
 	}
-	from := object.(*v1.PersistentVolume).Spec.CSI
-	return from != nil && from.Driver == p.reader.options.DriverName
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == p.reader.options.DriverName
 }
 
 // use records that the claim uses the source. It waits while the finalizer of the source

@@ -90,6 +90,15 @@ func AttachmentsOfVolume(attachments cache.Indexer, name string) ([]*storagev1.V
 	return find(attachments, byVolume, name, func(*storagev1.VolumeAttachment) bool { return true })
 }
 
+// Get returns the object that a store has under a key, and the zero value for none.
+func Get[T any](store cache.Store, key string) (object T) {
+	found, exists, err := store.GetByKey(key)
+	if err != nil || !exists {
+		return object
+	}
+	return found.(T)
+}
+
 // find returns the objects that an index has for a value and that match.
 func find[T any](indexer cache.Indexer, index, value string, matches func(T) bool) ([]T, error) {
 	objects, err := indexer.ByIndex(index, value)
