@@ -225,8 +225,8 @@ func (ds devices) byNumber(number uint64) (whole, d device, err error) {
 		d, err = open(filepath.Join(ds.dev, filepath.Base(dir)))
 	}
 	whole = d
-	if parent := filepath.Base(filepath.Dir(dir)); err == nil && parent != "block" {
-		whole, err = open(filepath.Join(ds.dev, parent))
+	if _, failed := os.Lstat(filepath.Join(dir, "partition")); err == nil && failed == nil { // the kernel shows it of a partition, below its disk
+		whole, err = open(filepath.Join(ds.dev, filepath.Base(filepath.Dir(dir))))
 	}
 	if err != nil {
 		return whole, d, fmt.Errorf("look for the device with number %d:%d: %w", unix.Major(number), unix.Minor(number), err)

@@ -1,12 +1,16 @@
 package node
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // shows makes the node's sysfs show a disk under a kernel name, with the device of a test disk below it.
@@ -21,6 +25,23 @@ func (r *rig) shows(name string, m *testDisk, attributes map[string]string) {
 		number, _ := blockAt(m.loop)
 		r.ok(unix.Mknod(filepath.Join(r.dev, name), unix.S_IFBLK|0o600, int(number)))
 	}
+}
+
+// showsAt is shows, of a disk that the kernel has at a place below its devices, from where its number and its name lead there.
+func (r *rig) showsAt(place string, m *testDisk, attributes map[string]string) {
+	r.t.Helper()
+	sys, name := r.server.devices.sys, filepath.Base(place)
+	dir := filepath.Join(sys, "devices", place)
+	r.ok(os.MkdirAll(dir, 0o755))
+	r.ok(os.Symlink(dir, filepath.Join(sys, "block", name)))
+	r.shows(name, m, attributes)
+	number, _ := blockAt(m.loop)
+	numbers := filepath.Join(sys, "dev/block")
+	if _, err := os.Readlink(filepath.Dir(numbers)); err == nil {
+		r.ok(os.Remove(filepath.Dir(numbers)))
+	}
+	r.ok(os.MkdirAll(numbers, 0o755))
+	r.ok(os.Symlink(dir, filepath.Join(numbers, fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))))
 }
 
 // What the kernel pads the model of an NVMe cloud disk to.
@@ -76,5 +97,31 @@ func TestALocalSSDIsNoCloudDisk(t *testing.T) {
 	serials, err := r.server.serials()
 	if err != nil || !slices.Equal(serials, []string{"cloud", "virtio"}) {
 		t.Errorf("the cloud disks are %v, %v; want cloud and virtio", serials, err)
+	}
+}
+
+// The kernel has an NVMe disk below its controller or subsystem, with no directory named block between as of others.
+func TestAnNVMeDiskIsKnownByItsNumber(t *testing.T) {
+	for name, place := range map[string]string{
+		"virtio":         "pci0000:00/0000:00:07.0/virtio3/block/vdb",
+		"NVMe":           "pci0000:00/0000:00:07.0/nvme/nvme0/nvme0n1",
+		"NVMe multipath": "virtual/nvme-subsystem/nvme-subsys0/nvme0n1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigWithoutUdev(t)
+			m, other := r.attach("s1", 1), r.attach("s2", 1)
+			for _, serial := range []string{"s1", "s2"} {
+				r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-"+serial)))
+			}
+			r.showsAt(place, m, map[string]string{"device/serial": "s1", "hidden": "0"})
+			r.showsAt(strings.NewReplacer("vdb", "vdc", "nvme0n1", "nvme1n1").Replace(place), other, map[string]string{"device/serial": "s2", "hidden": "0"})
+			v := r.published(m, asFileSystem("xfs"))
+			r.isIll(v)
+			m.grow(2)
+			r.expands(v)
+			wrong := r.volume(other)
+			_, err := r.stats(wrong, v.target("a"))
+			r.refused(err, disk.Blocked, "has another disk than d-s2")
+		})
 	}
 }
