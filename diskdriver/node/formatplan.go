@@ -33,6 +33,8 @@ func (u volumeUse) plan(c content, partitions int) (step, error) {
 	switch {
 	case u.isCutShort(c):
 		return u.planFormat(format, "a format of it was begun and not finished")
+	case c.isReady() && partitions > 0: // whichever of them isn't in use any more, to mount it would overwrite the other
+		return keep, u.blockedError("the disk holds %s as a whole and %d partitions too, and it can't be told which is the volume; erase by hand the signature of what is no longer used (wipefs); %s", c.fsType, partitions, untouched)
 	case c.isReady() && u.fsType != "" && u.fsType != c.fsType:
 		return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.fsType, u.fsType, c.fsType)
 	case c.isReady():

@@ -101,6 +101,21 @@ func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
 	r.holds(filepath.Join(r.target("a"), "file"), "kept")
 }
 
+// A partition table that was written over the first sector of a disk leaves the file system that the disk had as a whole: its superblock
+// is whole still, and to mount it would overwrite the partition.
+func TestAnOldFileSystemUnderPartitionsIsNotMounted(t *testing.T) {
+	for name, parts := range map[string]string{"one": ",", "one that is behind the old journal": "1433600,", "two": "1433600,100M\n,"} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			used("ext4")(r, m)
+			r.sh("sh", "-c", "printf 'label: dos\n"+parts+"\n' | sfdisk --quiet --wipe never "+m.loop)
+			r.showPartitions(m)
+			used("ext4")(r, &testDisk{rig: r, loop: m.loop + "p1"})
+			m.refusesStage(r.volume(m, usedBefore), disk.Blocked, "partitions too, and it can't be told which is the volume")
+		})
+	}
+}
+
 func TestTheErrorOfAFormatHasTheProgramsWords(t *testing.T) {
 	r := newRig(t)
 	v := r.volume(r.attach("s1", 1), func(w *testVolume) { w.context[disk.MkfsOptionsKey] = "-O nonsense" })
