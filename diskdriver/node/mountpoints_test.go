@@ -264,3 +264,29 @@ func TestWhatABootLeavesOfABlockVolumeGoes(t *testing.T) {
 	r.ok(r.unstage(v))
 	r.holds(at, "of somebody")
 }
+
+// What is mounted over the directory of a path hides the mount at the path, though the table has it: a Pod would get what is seen there.
+func TestAMountThatIsHiddenIsNotTheVolume(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.volume(m, likeKubelet(r))
+	r.ok(r.stage(v))
+	r.put(filepath.Join(v.staging, "file"), "kept")
+	r.sh("mount", "-t", "tmpfs", "tmpfs", filepath.Dir(v.staging))
+	r.ok(os.Mkdir(v.staging, 0o750))
+	r.refused(r.publish(v, "a"), disk.InUse, "a mount at "+v.staging)
+	r.isMounted(v.target("a"), 0)
+	_, err := r.stats(v, v.staging)
+	r.refused(err, disk.NotFound, "no volume is there")
+	r.refused(r.unstage(v), disk.InUse, "a mount at "+v.staging)
+	r.ok(unix.Unmount(filepath.Dir(v.staging), 0))
+	r.ok(r.publish(v, "a"))
+	r.holds(filepath.Join(v.target("a"), "file"), "kept")
+
+	pod := filepath.Dir(v.target("a"))
+	r.sh("mount", "-t", "tmpfs", "tmpfs", pod)
+	r.ok(r.unpublish(v, "a"))
+	r.refused(r.unstage(v), disk.InUse, "published still at ["+v.target("a"))
+	r.ok(unix.Unmount(pod, 0))
+	r.ok(r.unpublish(v, "a"))
+	r.ok(r.unstage(v))
+}

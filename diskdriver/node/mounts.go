@@ -46,18 +46,46 @@ func (mounts) table() ([]mount.MountInfo, error) {
 // unescape takes back what the kernel does to spaces and the like in a path.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
 
-// at returns the mount that is seen at a path, if one begins just there.
+// at returns the mount that is seen at a path, if one begins just there. The kernel says which: the table has mounts, too, that another
+// one hides, be it at the path or at a directory above it.
 func (m mounts) at(path string) (mountPoint, bool, error) {
+	id, err := mountID(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return mountPoint{}, false, nil
+	}
+	if err != nil {
+		return mountPoint{}, false, fmt.Errorf("look what is mounted at %s: %w", path, err)
+	}
 	all, err := m.table()
 	if err != nil {
 		return mountPoint{}, false, err
 	}
-	for _, one := range slices.Backward(all) {
-		if one.MountPoint == path {
+	for _, one := range all {
+		if one.ID == id && one.MountPoint == path {
 			return newMountPoint(one), true, nil
 		}
 	}
 	return mountPoint{}, false, nil
+}
+
+// mountID returns the ID of the mount that a path is on (Linux, Documentation/filesystems/proc.rst, fdinfo). Nothing is read of what is
+// mounted there.
+func mountID(path string) (id int, err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "mnt_id: %d", &id); err == nil {
+			return id, nil
+		}
+	}
+	return 0, errors.New("the kernel doesn't say which mount it is on")
 }
 
 // numberOf returns the number of the device whose file system is mounted.
