@@ -26,6 +26,8 @@ type extent struct {
 	size  int64  // bytes that it has
 	limit int64  // the most that its form has numbers for; 0: more than any disk
 	xfs   bool   // and not ext
+	// clustered says that it is an ext of clusters, which resize2fs leaves damaged if it is forced to let it grow while it isn't mounted.
+	clustered bool
 }
 
 // extent measures the file system of a device, which is mounted at a path: ext by its
@@ -40,7 +42,7 @@ func (ds devices) extent(number uint64, at string) (e extent, err error) {
 		}
 	}
 	super, err := e.on.superblock()
-	e.size, e.limit, e.xfs = super.size, super.limit, super.fsType == "xfs"
+	e.size, e.limit, e.xfs, e.clustered = super.size, super.limit, super.fsType == "xfs", super.clustered
 	switch {
 	case err != nil:
 	case e.xfs:

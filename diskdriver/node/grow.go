@@ -56,7 +56,7 @@ func (s *Server) grow(u volumeUse, number uint64, at string) (e extent, short, l
 	if err == nil {
 		return e, nil, nil
 	}
-	if at == u.staging && !e.xfs && e.on.size-e.size >= slack {
+	if at == u.staging && !e.xfs && !e.clustered && e.on.size-e.size >= slack {
 		if uses, failed := s.mounts.uses(number, at); failed == nil && len(uses) == 0 {
 			short, lost = s.growUnmounted(u, e)
 			return e, short, lost
@@ -121,7 +121,11 @@ func (e extent) growMounted(at string) error {
 		_, err := run("", "xfs_growfs", "-d", at)
 		return err
 	}
-	if _, err := run("", "resize2fs", e.on.path); err != nil {
+	_, err := run("", "resize2fs", e.on.path)
+	switch {
+	case err != nil && e.clustered:
+		return fmt.Errorf("%w; with the feature bigalloc it grows only while it is mounted, on a kernel that lets it: copy its files to a new volume to have more", err)
+	case err != nil:
 		return fmt.Errorf("%w; not every kernel lets it grow while it is mounted: delete the Pods that use the volume, and it grows before the next one starts", err)
 	}
 	return nil
@@ -153,21 +157,20 @@ func (s *Server) growUnmounted(u volumeUse, e extent) (short, err error) {
 }
 
 // resizeUnmounted has resize2fs grow a file system that isn't mounted. The node records it for as long as a crash would leave what no
-// kernel mounts. What a growth that failed has left is checked, and repaired if it isn't sound. The other error is why it must not be
-// mounted.
+// kernel mounts. What it leaves is checked, whatever resize2fs says of it, and repaired if it isn't sound. The other error is why it must
+// not be mounted.
 func (s *Server) resizeUnmounted(u volumeUse, d device) (short, err error) {
 	if err := s.records.noteGrowth(u); err != nil {
 		return err, nil
 	}
-	if _, short = run("", "resize2fs", "-f", d.path); short != nil { // without -f it asks for an e2fsck that writes
-		if _, err := run("", "e2fsck", "-f", "-n", d.path); err != nil {
-			klog.ErrorS(err, "What a growth that failed has left is repaired", "volume", u.volume, "device", d.path)
-			super, err := d.superblock()
-			if err == nil {
-				err = s.repair(u, d, super)
-			}
-			return short, err
+	_, short = run("", "resize2fs", "-f", d.path) // without -f it asks for an e2fsck that writes
+	if _, err := run("", "e2fsck", "-f", "-n", d.path); err != nil {
+		klog.ErrorS(err, "What a growth has left is repaired", "volume", u.volume, "device", d.path, "growth", short)
+		super, err := d.superblock()
+		if err == nil {
+			err = s.repair(u, d, super)
 		}
+		return short, err
 	}
 	return short, d.sync()
 }

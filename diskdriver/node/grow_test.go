@@ -209,6 +209,34 @@ func TestWhatAFailedGrowthHasLeftIsRepairedBeforeItIsMounted(t *testing.T) {
 	}
 }
 
+// resize2fs counts the free blocks of clusters wrong, and only its -f has it go on: files would be written to blocks that aren't there.
+func TestAFileSystemOfClustersIsNotForcedToGrow(t *testing.T) {
+	r := newRig(t)
+	e, m := r.listens(), r.attach("s1", 4)
+	used("ext4", "-O", "bigalloc")(r, m)
+	m.grow(7)
+	r.instead("resize2fs", "case $1 in -*) ;; *) exit 1;; esac; exec $REAL \"$@\"") // not every kernel lets it grow while it is mounted
+	v := r.published(m, usedBefore)
+	r.isShort(e, v, "4 GiB of the 7 GiB", "with the feature bigalloc it grows only while it is mounted")
+	r.ok(r.unpublish(v, "a"))
+	r.ok(r.unstage(v))
+	r.sh("e2fsck", "-f", "-n", m.loop)
+}
+
+// That resize2fs has ended well does not say that the file system is sound.
+func TestWhatAGrowthHasLeftIsChecked(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	r.ok(r.unstage(r.written(m, "ext4")))
+	m.grow(2)
+	r.instead("resize2fs", "case \"$*\" in -f*) $REAL \"$@\"; exec debugfs -w -R 'sif /file links_count 7' $2;; esac; exit 1")
+	v := r.published(m)
+	r.holds(filepath.Join(r.target("a"), "file"), "kept")
+	r.holdsBytes(v, 15<<27)
+	r.ok(r.unpublish(v, "a"))
+	r.ok(r.unstage(v))
+	r.sh("e2fsck", "-f", "-n", m.loop)
+}
+
 // A file system that was unmounted to grow and can't be mounted again is no use.
 func TestAFileSystemThatIsLostWhileItGrowsIsAnError(t *testing.T) {
 	r, m := newRigWithDisk(t)

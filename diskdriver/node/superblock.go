@@ -23,6 +23,8 @@ type superblock struct {
 	journaled bool
 	// hasErrors says that the kernel has found errors in the file system since it was checked.
 	hasErrors bool
+	// clustered says that the ext file system has clusters of blocks (bigalloc).
+	clustered bool
 }
 
 // parseSuperblock reads the superblock in the first block of a device, of xfs at 0 or of ext at 1024; the zero superblock if there is none.
@@ -60,6 +62,7 @@ const (
 	extHasJournal  = 0x4   // s_feature_compat
 	ext64Bit       = 0x80  // s_feature_incompat
 	extMetadataCRC = 0x400 // s_feature_ro_compat
+	extBigalloc    = 0x200
 	ext3Incompat   = 0x2 | 0x4 | 0x10
 	ext3ROCompat   = 0x1 | 0x2 | 0x4
 )
@@ -85,6 +88,7 @@ func parseExt(head []byte) superblock {
 	const hasErrors, needsRecovery = 2, 4 // s_state, s_feature_incompat
 	s.journaled = incompat&needsRecovery != 0
 	s.hasErrors = le.Uint16(head[0x3a:])&hasErrors != 0
+	s.clustered = roCompat&extBigalloc != 0
 	s.mounted = le.Uint32(head[0x2c:]) != 0 || le.Uint16(head[0x34:]) != 0 // s_mtime, s_mnt_count
 	s.whole = blocks > 0 && le.Uint32(head[0x18:]) <= 6 && le.Uint32(head[0x20:]) > 0 && le.Uint32(head[0x28:]) > 0
 	if roCompat&extMetadataCRC != 0 {
