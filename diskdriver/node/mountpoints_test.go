@@ -290,3 +290,28 @@ func TestAMountThatIsHiddenIsNotTheVolume(t *testing.T) {
 	r.ok(r.unpublish(v, "a"))
 	r.ok(r.unstage(v))
 }
+
+// A Pod's files may have device nodes of any number, and the kubelet binds what a subPath names: that is a use of the volume that the file
+// is on, and none of the disk with the number.
+func TestADeviceNodeAmongAPodsFilesIsNoUseOfItsDisk(t *testing.T) {
+	for name, access := range map[string]func(*testVolume){"mount": singlePod, "block": func(w *testVolume) { asBlock(w); singlePod(w) }} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			own := r.published(r.attach("s2", 1), likeKubelet(r))
+			number, _ := blockAt(m.loop)
+			node := filepath.Join(own.target("a"), "node")
+			r.ok(unix.Mknod(node, unix.S_IFBLK|0o600, int(number)))
+			r.bind(node, filepath.Join(r.kubelet, "pods/a/volume-subpaths/d-s2/app/0"))
+
+			v := r.published(m, access, likeKubelet(r))
+			r.refused(r.publish(v, "b"), disk.Blocked, "one Pod at a time")
+			r.ok(r.unpublish(v, "a"))
+			r.ok(r.publish(v, "b"))
+			r.ok(r.unpublish(v, "b"))
+			r.ok(r.unstage(v))
+
+			r.ok(r.unpublish(own, "a"))
+			r.refused(r.unstage(own), disk.InUse, "volume-subpaths/d-s2/app/0")
+		})
+	}
+}

@@ -62,7 +62,7 @@ func (m mounts) at(path string) (mountPoint, bool, error) {
 	}
 	for _, one := range all {
 		if one.ID == id && one.MountPoint == path {
-			return newMountPoint(one), true, nil
+			return m.mountPoint(one), true, nil
 		}
 	}
 	return mountPoint{}, false, nil
@@ -94,16 +94,17 @@ func numberOf(m mount.MountInfo) uint64 { return unix.Mkdev(uint32(m.Major), uin
 // remoteFileSystems are prefixes of the types of file systems whose server may hang.
 var remoteFileSystems = []string{"nfs", "cifs", "smb", "ceph", "fuse", "9p", "lustre", "afs"}
 
-// newMountPoint looks at a mount. The root of a file system is no device that is bound, and a remote file system is not asked: a stat on
-// one whose server hangs never returns.
-func newMountPoint(m mount.MountInfo) mountPoint {
-	isRemote := slices.ContainsFunc(remoteFileSystems, func(begin string) bool { return strings.HasPrefix(m.FsType, begin) })
-	if m.Root != "/" && !isRemote {
-		if number, is := blockAt(m.MountPoint); is {
-			return mountPoint{MountInfo: m, number: number, device: true}
+// mountPoint looks at a mount. The root of a file system is no device that is bound, nor is what a Pod's own directory has: a subPath may
+// be any file of a volume, and root of a container makes device nodes of any number. A remote file system is not asked: a stat on one whose
+// server hangs never returns.
+func (m mounts) mountPoint(one mount.MountInfo) mountPoint {
+	isRemote := slices.ContainsFunc(remoteFileSystems, func(begin string) bool { return strings.HasPrefix(one.FsType, begin) })
+	if one.Root != "/" && !isRemote && !m.kubelet.isInPod(one.MountPoint) {
+		if number, is := blockAt(one.MountPoint); is {
+			return mountPoint{MountInfo: one, number: number, device: true}
 		}
 	}
-	return mountPoint{MountInfo: m, number: numberOf(m)}
+	return mountPoint{MountInfo: one, number: numberOf(one)}
 }
 
 // blockAt returns the number of the block device that a path is, if it is one.
@@ -152,7 +153,7 @@ func (m mounts) uses(number uint64, staging string) ([]mountPoint, error) {
 		if !below(one.MountPoint, string(m.kubelet)) {
 			continue
 		}
-		use := newMountPoint(one)
+		use := m.mountPoint(one)
 		if use.number != number || use.MountPoint == staging || use.device && below(use.MountPoint, staging) {
 			continue
 		}

@@ -75,6 +75,7 @@ type owner struct {
 // The kubelet's layout below its root directory (Kubernetes, pkg/volume/csi).
 var (
 	podDir      = regexp.MustCompile(`^pods/(?P<pod>[^/]+)(?:/volumes/kubernetes\.io~csi/(?P<volume>[^/]+)/mount)?(?:/|$)`)
+	inPod       = regexp.MustCompile(`^pods/[^/]+/`)
 	publishedAt = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/publish/(?P<volume>[^/]+)/(?P<pod>[^/]+)$`)
 	kubeletBind = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/(?P<volume>[^/]+)/dev/(?P<pod>[^/]+)$`)
 	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
@@ -84,6 +85,12 @@ var (
 func (k kubeletDir) isForBlock(path string) bool {
 	rest, err := filepath.Rel(string(k), path)
 	return err == nil && publishedAt.MatchString(rest)
+}
+
+// isInPod says whether a path is in the directory that the kubelet has for one Pod, where it has file systems mounted and binds no device.
+func (k kubeletDir) isInPod(path string) bool {
+	rest, err := filepath.Rel(string(k), path)
+	return err == nil && inPod.MatchString(rest)
 }
 
 // owner reads a path.
