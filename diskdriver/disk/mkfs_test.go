@@ -136,6 +136,31 @@ func TestWhatTheDriverAddsHoldsBesideTheClass(t *testing.T) {
 	}
 }
 
+// mkfs.xfs takes the physical size of a disk's sectors, unless blocks are smaller.
+func TestAnXFSHasTheSectorsOfItsDisk(t *testing.T) {
+	for _, row := range []struct {
+		text              string
+		physical, logical int
+		want              string
+	}{
+		{"", 512, 512, "-s size=512"},
+		{"", 4096, 512, "-s size=4096"},
+		{"", 4096, 4096, "-s size=4096"},
+		{"", 16384, 512, "-s size=512"},
+		{"", 1 << 20, 4096, "-s size=4096"},
+		{"-b size=1k", 4096, 512, "-b size=1024 -s size=512"},
+		{"-b size=1k", 512, 512, "-b size=1024 -s size=512"},
+		{"-b log=10", 4096, 512, "-b log=10"},
+		{"-s size=4k", 512, 512, "-s size=4096"},
+		{"-d sectsize=4k", 512, 512, "-d sectsize=4096"},
+	} {
+		options, _, err := ReadMkfsOptions("xfs", row.text, AllowedOptions{})
+		if got := options.WithSectors(row.physical, row.logical).String(); err != nil || got != row.want {
+			t.Errorf("%q of %d and %d: got %q, %v; want %q", row.text, row.physical, row.logical, got, err, row.want)
+		}
+	}
+}
+
 func allowing(t *testing.T, mkfs, mount []string) AllowedOptions {
 	t.Helper()
 	allowed, err := ParseAllowedOptions(mkfs, mount)

@@ -3,6 +3,7 @@ package disk
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -51,5 +52,31 @@ func (o MkfsOptions) WithFeatures(features XFSFeatures) MkfsOptions {
 		}
 	}
 	o.settings = slices.Concat(added, o.settings)
+	return o
+}
+
+// WithSectors returns options of mkfs.xfs with the size of sectors that it takes by itself for a disk whose sectors have a physical and a
+// logical size in bytes, so that it takes the same for a file. Options that set it, or the size of blocks in another way than in bytes,
+// are returned as they are.
+func (o MkfsOptions) WithSectors(physical, logical int) MkfsOptions {
+	const defaultBlock, largestSector = 4096, 32768
+	if slices.ContainsFunc(o.settings, func(s mkfsSetting) bool { return s.flag == "-s" || strings.HasPrefix(s.name, "sect") }) {
+		return o
+	}
+	block, size := defaultBlock, physical
+	for _, s := range o.settings {
+		if s.flag != "-b" {
+			continue
+		}
+		var err error
+		if block, err = strconv.Atoi(s.value); err != nil || s.name != "size" {
+			return o
+		}
+	}
+	if physical > largestSector || block < physical && block >= logical {
+		size = logical
+	}
+	o.settings = slices.Clone(o.settings)
+	o.set(mkfsSetting{"-s", "size", strconv.Itoa(size), true})
 	return o
 }

@@ -363,3 +363,16 @@ func (d device) isReadOnly() (bool, error) {
 	is, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKROGET)
 	return is != 0, err
 }
+
+// sectors returns the physical and the logical size of a device's sectors, in bytes.
+func (d device) sectors() (physical, logical int, err error) {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	if physical, err = unix.IoctlGetInt(int(f.Fd()), unix.BLKPBSZGET); err == nil {
+		logical, err = unix.IoctlGetInt(int(f.Fd()), unix.BLKSSZGET)
+	}
+	return physical, logical, err
+}

@@ -27,7 +27,7 @@ var formats = map[string][]string{
 // format makes the file system, and proves that it can be mounted. Until then its mark is on the disk, so that a format that is cut
 // short is done again. It isn't cut short when its caller gives up: a large disk would never be done.
 func (s *Server) format(u volumeUse, d device, mark formatMark) error {
-	call, err := s.mkfs(u, mark, d.path)
+	call, err := s.mkfs(u, mark, d, d.path)
 	if err != nil {
 		return err
 	}
@@ -85,14 +85,15 @@ func (u volumeUse) newMark(c content) formatMark {
 	return formatMark{serial: u.serial, fsType: u.newFSType(), uuid: uuid.New()}
 }
 
-// mkfs is the call that makes the file system of a mark at a path. Nothing is discarded, for that would take the mark off the disk.
-func (s *Server) mkfs(u volumeUse, m formatMark, path string) ([]string, error) {
+// mkfs is the call that makes the file system of a mark as it is on a device, be it there or in a file at a path. Nothing is discarded, for
+// that would take the mark off the disk.
+func (s *Server) mkfs(u volumeUse, m formatMark, d device, path string) ([]string, error) {
 	id := cmp.Or(m.uuid, uuid.New()).String()
 	named := []string{"-U", id}
 	if m.fsType == "xfs" {
 		named = []string{"-m", "uuid=" + id}
 	}
-	options, err := u.mkfsArgs(m.fsType, s.allowed)
+	options, err := u.mkfsArgs(m.fsType, d, s.allowed)
 	return slices.Concat(formats[m.fsType], named, options, []string{path}), err
 }
 
@@ -111,7 +112,7 @@ func (s *Server) rehearse(u volumeUse, d device, m formatMark) (*os.File, error)
 	if err != nil {
 		return nil, hostError("make a file to see what a format writes", err)
 	}
-	call, err := s.mkfs(u, m, f.Name())
+	call, err := s.mkfs(u, m, d, f.Name())
 	if err == nil {
 		err = f.Truncate(d.size)
 	}

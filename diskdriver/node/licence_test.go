@@ -269,6 +269,23 @@ func TestAFormatThatIsCutShortTwiceIsDoneAgain(t *testing.T) {
 	}
 }
 
+// mkfs lays a file system out by the size of the disk's sectors, which a file doesn't have.
+func TestAFormatOfLargeSectorsThatIsCutShortIsDoneAgain(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			r := newRig(t)
+			m := &testDisk{rig: r, serial: "s1", file: filepath.Join(t.TempDir(), "body"), size: 1 << 30}
+			m.truncate(m.size)
+			m.connect(m.file, "--sector-size=4096")
+			v := r.volume(m, usedBefore, asFileSystem(fsType))
+			fillings["interrupted mkfs."+fsType].fill(r, m)
+			m.mark("s1", fsType)
+			r.ok(r.stage(v))
+			r.isMounted(v.staging, 1)
+		})
+	}
+}
+
 // What a process that was killed has left of a file system that it made to compare with the disk is gone after a start, and no more.
 func TestAStartRemovesWhatAKilledProcessMadeToCompare(t *testing.T) {
 	r, m := newRigWithDisk(t)

@@ -88,7 +88,7 @@ func after(steps ...func(r *rig, m *testDisk)) func(r *rig, m *testDisk) {
 // made is what a format that the mark names has left.
 func made(fsType string) func(r *rig, m *testDisk) {
 	return func(r *rig, m *testDisk) {
-		call, err := r.server.mkfs(volumeUse{}, formatMark{fsType: fsType, uuid: uuid.MustParse(matrixUUID)}, m.loop)
+		call, err := r.server.mkfs(volumeUse{}, formatMark{fsType: fsType, uuid: uuid.MustParse(matrixUUID)}, device{path: m.loop}, m.loop)
 		r.ok(err)
 		r.sh(call[0], call[1:]...)
 	}

@@ -148,7 +148,7 @@ func (u volumeUse) checkOptions(allowed disk.AllowedOptions) error {
 
 // mkfsArgs are the options of mkfs that the volume asks for, and those that every format has. It refuses what names a file or a
 // device, and warns of options that no new volume may have.
-func (u volumeUse) mkfsArgs(fsType string, allowed disk.AllowedOptions) ([]string, error) {
+func (u volumeUse) mkfsArgs(fsType string, d device, allowed disk.AllowedOptions) ([]string, error) {
 	options, unlisted, err := disk.ReadMkfsOptions(fsType, u.mkfs, allowed)
 	if err != nil {
 		return nil, disk.Errorf(disk.Invalid, "volume_context[%q]: %w", disk.MkfsOptionsKey, err)
@@ -157,7 +157,11 @@ func (u volumeUse) mkfsArgs(fsType string, allowed disk.AllowedOptions) ([]strin
 		klog.InfoS("A volume has an option of mkfs that new volumes may not have", "volume", u.volume, "reason", err)
 	}
 	if fsType == "xfs" {
-		options = options.WithFeatures(u.features)
+		physical, logical, err := d.sectors()
+		if err != nil {
+			return nil, err
+		}
+		options = options.WithFeatures(u.features).WithSectors(physical, logical)
 	}
 	return options.WithoutDiscard().Words(), nil
 }
