@@ -87,12 +87,13 @@ func (b *blankChecks) begin(ctx context.Context, u volumeUse, d device) (*blankC
 	}
 }
 
-// current returns the check of a disk, which it begins if there is none, and says whether it goes on and is one of this attachment.
+// current returns the check of a disk, which it begins if there is none, and says whether it is one of this attachment. If it isn't known
+// when that began, only one that goes on is: it holds the device.
 func (b *blankChecks) current(u volumeUse, d device) (check *blankCheck, fits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if check = b.running[u.serial]; check != nil {
-		return check, check.device == d && check.attached == u.attached && !check.stopped
+		return check, check.device == d && check.attached == u.attached && !check.stopped && (u.attached != "" || !check.hasEnded())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	check = &blankCheck{device: d, attached: u.attached, stop: stop, ended: make(chan struct{})}
@@ -125,6 +126,16 @@ func (b *blankChecks) forget(ctx context.Context, volume disk.ID, serial string)
 		b.drop(serial, check)
 	}
 	return err
+}
+
+// hasEnded says whether the disk was read to its end, or is not read any more.
+func (c *blankCheck) hasEnded() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // halt tells the check of a disk to end, and returns it; nil if there is none.

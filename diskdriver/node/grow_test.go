@@ -178,6 +178,30 @@ func TestAFailedGrowthLicensesNoLaterRepair(t *testing.T) {
 	}
 }
 
+// Of an attachment whose time isn't known neither a record of growth nor a check says anything that was made in an earlier one.
+func TestAnAttachmentWithoutATimeIsTakenForAnother(t *testing.T) {
+	without := func(w *testVolume) { delete(w.publish, disk.AttachedKey) }
+	t.Run("growth", func(t *testing.T) {
+		r, m := newRigWithDisk(t)
+		v := r.volume(m, usedBefore, without)
+		u, err := parseVolumeUse(v.stageRequest(), disk.AllowedOptions{})
+		r.ok(err)
+		r.ok(r.server.records.noteGrowth(u))
+		used("ext4")(r, m)
+		r.sh("debugfs", "-w", "-R", "clri <2>", m.loop) // as happens elsewhere
+		m.refusesStage(v, disk.Blocked, "repair it by hand")
+	})
+	t.Run("check", func(t *testing.T) {
+		r, m := newRigWithDisk(t)
+		v := r.volume(m, usedBefore, without)
+		<-r.checkIsRunning(v).ended
+		r.sh("losetup", "--detach", m.loop)
+		r.sh("losetup", m.loop, m.file)
+		m.write(elsewhere, []byte("a row"))
+		m.refusesStage(v, disk.Blocked, "holds data")
+	})
+}
+
 // What a growth that failed has damaged is repaired before it is mounted again, and not mounted as long as that fails.
 func TestWhatAFailedGrowthHasLeftIsRepairedBeforeItIsMounted(t *testing.T) {
 	for name, repair := range map[string]string{"at once": "exec $REAL \"$@\"", "by the next call": "[ -e $DONE ] || { touch $DONE; exit 12; }; exec $REAL \"$@\""} {

@@ -68,10 +68,10 @@ func (r records) noteGrowth(u volumeUse) error {
 	return hostError("record that the file system is being grown", writeDurably(r.growth(u.serial), u.attached))
 }
 
-// isGrowing says whether such a growth was cut short in this attachment of the disk.
+// isGrowing says whether such a growth was cut short in this attachment of the disk. Of one whose time isn't known that can't be told.
 func (r records) isGrowing(u volumeUse) bool {
 	attached, err := os.ReadFile(r.growth(u.serial))
-	return err == nil && string(attached) == u.attached
+	return err == nil && u.attached != "" && string(attached) == u.attached
 }
 
 // endGrowth takes the record of a growth back, for good when it returns.
