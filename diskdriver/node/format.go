@@ -193,9 +193,13 @@ func (s *Server) dropMark(u volumeUse, d device) error {
 // eraseMark takes the mark off a disk; it is off for good when it returns.
 func (d device) eraseMark() error { return d.writeAt(make([]byte, markSize), d.size-markFromEnd) }
 
-// writeAt writes to a device; all that was written to it is there for good when it returns.
+// writeAt writes to a device that nobody uses, and keeps others from using it meanwhile; all that was written to it is there for good when
+// it returns.
 func (d device) writeAt(content []byte, at int64) error {
-	f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(d.path, os.O_WRONLY|unix.O_EXCL, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return disk.Errorf(disk.InUse, "%s is in use meanwhile, and nothing is written to it: %w", d.path, err)
+	}
 	if err != nil {
 		return err
 	}

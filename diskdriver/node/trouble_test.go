@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,22 @@ func TestDeviceThatLeavesDuringStageIsAwaitedAgain(t *testing.T) {
 	r.ok(os.Rename(m.loop+".gone", m.loop))
 	t.Setenv("PATH", path)
 	r.published(m)
+}
+
+// Another plugin may have mounted what it has made since the disk was looked at: no mark is written into that.
+func TestAFormatWritesNothingToWhatIsMountedMeanwhile(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	made("ext4")(r, m)
+	m.mark("s1", "ext4")
+	at, row := t.TempDir(), strings.Repeat("a row", 100)
+	data := filepath.Join(t.TempDir(), "row")
+	r.put(data, row)
+	r.instead("mkfs.ext4", "for path; do :; done; [ -f $path ] && dd if="+data+" of="+m.loop+" bs=1 seek="+fmt.Sprint(m.size-markFromEnd)+" conv=notrunc,fsync status=none && mount -o ro "+m.loop+" "+at+"\nexec $REAL \"$@\"")
+	r.refused(r.stage(r.volume(m, usedBefore)), disk.InUse, "is in use meanwhile")
+	r.ok(unix.Unmount(at, 0))
+	if got, err := m.readAt(m.size - markFromEnd); err != nil || string(got[:len(row)]) != row {
+		t.Errorf("there is %q, %v", got[:len(row)], err)
+	}
 }
 
 // A host that can't be written to is said to be that, and what couldn't be noted is not begun.
