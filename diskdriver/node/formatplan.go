@@ -35,6 +35,8 @@ func (u volumeUse) plan(c content, partitions int) (step, error) {
 		return u.planFormat(format, "a format of it was begun and not finished")
 	case c.isReady() && partitions > 0: // whichever of them isn't in use any more, to mount it would overwrite the other
 		return keep, u.blockedError("the disk holds %s as a whole and %d partitions too, and it can't be told which is the volume; erase by hand the signature of what is no longer used (wipefs); %s", c.fsType, partitions, untouched)
+	case c.isReady() && c.super.elsewhere:
+		return keep, u.blockedError("the disk holds %s whose journal is on another device, which the kernel would write to; a volume is one disk: give the file system a journal of its own by hand, or copy its files to a new volume; %s", c.fsType, untouched)
 	case c.isReady() && u.fsType != "" && u.fsType != c.fsType:
 		return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.fsType, u.fsType, c.fsType)
 	case c.isReady():

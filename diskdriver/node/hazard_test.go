@@ -101,6 +101,24 @@ func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
 	r.holds(filepath.Join(r.target("a"), "file"), "kept")
 }
 
+// The superblock of an ext names the device of its journal by number, and e2fsck looks for it by UUID on all disks of the node.
+func TestAFileSystemWithAJournalElsewhereIsNotMounted(t *testing.T) {
+	for name, extra := range map[string][]string{"sound": nil, "with errors": {"-R", "set_super_value state 2"}} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			journal := r.attach("s2", 1)
+			r.sh("mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096", journal.loop, "8192")
+			r.sh("mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "device="+journal.loop, m.loop)
+			r.fillFiles(m.loop, "ext4")
+			if extra != nil {
+				r.sh("debugfs", append([]string{"-w"}, append(extra, m.loop)...)...)
+			}
+			defer journal.unchanged()()
+			m.refusesStage(r.volume(m, usedBefore), disk.Blocked, "whose journal is on another device")
+		})
+	}
+}
+
 // A partition table that was written over the first sector of a disk leaves the file system that the disk had as a whole: its superblock
 // is whole still, and to mount it would overwrite the partition.
 func TestAnOldFileSystemUnderPartitionsIsNotMounted(t *testing.T) {

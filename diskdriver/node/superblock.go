@@ -23,6 +23,8 @@ type superblock struct {
 	journaled bool
 	// hasErrors says that the kernel has found errors in the file system since it was checked.
 	hasErrors bool
+	// elsewhere says that its journal is on another device.
+	elsewhere bool
 	// clustered says that the ext file system has clusters of blocks (bigalloc).
 	clustered bool
 }
@@ -45,6 +47,7 @@ func parseXFS(head []byte) superblock {
 	be := binary.BigEndian
 	s := superblock{fsType: "xfs", uuid: [16]byte(head[32:48]), block: int64(be.Uint32(head[4:])), unfinished: head[126] != 0, mounted: true}
 	s.size = s.block * int64(be.Uint64(head[8:]))
+	s.elsewhere = be.Uint64(head[48:]) == 0 // sb_logstart
 	sector := int(be.Uint16(head[102:]))
 	if version := be.Uint16(head[100:]) & 0xf; version < 5 || sector < 512 || sector > len(head) {
 		s.whole = version == 4 && s.block >= 512
@@ -88,6 +91,7 @@ func parseExt(head []byte) superblock {
 	const hasErrors, needsRecovery = 2, 4 // s_state, s_feature_incompat
 	s.journaled = incompat&needsRecovery != 0
 	s.hasErrors = le.Uint16(head[0x3a:])&hasErrors != 0
+	s.elsewhere = compat&extHasJournal != 0 && le.Uint32(head[0xe0:]) == 0 // s_journal_inum
 	s.clustered = roCompat&extBigalloc != 0
 	s.mounted = le.Uint32(head[0x2c:]) != 0 || le.Uint16(head[0x34:]) != 0 // s_mtime, s_mnt_count
 	s.whole = blocks > 0 && le.Uint32(head[0x18:]) <= 6 && le.Uint32(head[0x20:]) > 0 && le.Uint32(head[0x28:]) > 0
