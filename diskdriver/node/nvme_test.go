@@ -100,6 +100,13 @@ func TestALocalSSDIsNoCloudDisk(t *testing.T) {
 	}
 }
 
+// A call that takes a volume away has no context, and knows the disk by the volume's ID alone.
+func TestADiskThatOnlyItsContextKnowsIsRefused(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.volume(m, func(w *testVolume) { w.volume = "d-other"; w.publish[disk.VolumeKey] = w.volume })
+	m.refusesStage(v, disk.Invalid, `is "s1", and the serial number of disk d-other is "other"`)
+}
+
 // The kernel has an NVMe disk below its controller or subsystem, with no directory named block between as of others.
 func TestAnNVMeDiskIsKnownByItsNumber(t *testing.T) {
 	for name, place := range map[string]string{

@@ -79,7 +79,7 @@ func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, 
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no serial number", disk.SerialKey, u.serial)
 	case named && of != req.GetVolumeId():
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and volume_id is %q: the context is of another volume, as of a VolumeAttachment that outlived its PersistentVolume; delete the Pod, and the next one gets the volume that its claim has now", disk.VolumeKey, of, u.volume)
-	case !named && u.serial != serialOf(u.volume):
+	case u.serial != serialOf(u.volume): // by which an unpublish and an unstage, which have no context, know the disk
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and the serial number of disk %s is %q: the context is of another volume; delete the Pod, and the next one gets the volume that its claim has now", disk.SerialKey, u.serial, u.volume, serialOf(u.volume))
 	case u.fsType != "" && !slices.Contains(disk.Filesystems(), u.fsType):
 		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.fsType, strings.Join(disk.Filesystems(), ", "))
