@@ -71,7 +71,7 @@ var paces = []pace{
 }
 
 // TestPaceOfLifecycles holds what a driver that has just started adds to ECS's own times against bounds, for an ECS of any
-// speed. make bench-lifecycle measures the same on the shipped programs.
+// speed. make bench WHAT=lifecycle measures the same on the shipped programs.
 func TestPaceOfLifecycles(t *testing.T) {
 	for _, p := range paces {
 		for seed := range p.seeds {

@@ -1,5 +1,5 @@
 // Arrows checks that every package of the module imports only what the
-// layout of the project allows it to. `make arrows` runs it.
+// layout of the project allows it to. `make lint` runs it.
 package main
 
 import (

@@ -157,6 +157,6 @@ func (f accountFigures) markdown() string {
 	p("")
 	p("- The first %d windows, in which no driver knows the limits yet, are not counted. Counted are %d windows of a minute, with %v of %s accepted and %d of %d calls throttled.", accountUnsteady, len(f.used), f.used, accountAction, f.throttled, f.calls)
 	p("- The drivers' mean waits are %v to %v, their median is %v.", f.waits[0].Round(100*time.Millisecond), longest.Round(100*time.Millisecond), median.Round(100*time.Millisecond))
-	p("- %s Commit %s, %s.", machine("make bench-accounts"), commit(), time.Now().UTC().Format("2006-01-02"))
+	p("- %s Commit %s, %s.", machine("make bench WHAT=accounts"), commit(), time.Now().UTC().Format("2006-01-02"))
 	return b.String()
 }

@@ -15,7 +15,7 @@ func queuePage(rows []queueFigures, commits []string) string {
 	p("")
 	p("csi-attacher v4.13.0 has one queue and one set of workers for attaches and detaches (kubernetes-csi/external-attacher#761, #706), and a call")
 	p("keeps its worker until disk-driver answers. Here %s detaches hang in ECS, and %d attaches to other nodes arrive at the same time. Everything runs on a", grouped(chart.Hanging), chart.Attaches)
-	p("real API server, with the shipped disk-driver; `make bench-attach-queue` writes this part of the page.")
+	p("real API server, with the shipped disk-driver; `make bench WHAT=attach-queue` writes this part of the page.")
 	p("")
 	p("| csi-attacher and disk-driver | %d attaches | p50 | p99 | p99 / idle | target | | their detaches, p50 | p99 |", chart.Attaches)
 	p("|---|---|---|---|---|---|---|---|---|")
@@ -48,7 +48,7 @@ func queuePage(rows []queueFigures, commits []string) string {
 		fmt.Sprintf("ECS's latencies are the simulator's profile `real` without its spread; an instance detaches %d disks at a time, and as many hang at each. The detaches never end.", disksPerInstance),
 		"The rows with 500 workers are for comparison and have no target: every detach that hangs keeps one of them for 2 minutes. The chart starts more workers than volumes hang here, and disk-driver limits how many of them attaches or detaches can keep (`--max-waiting-calls`).",
 		"csi-attacher still has a limit: if more volumes hang than it has workers, all others wait until the driver answers. To solve this, upstream needs separate queues and workers for attaches and detaches, or must not keep a worker for a call that waits. It should also not write the status when a retry fails as before, because each failure is a write to the API server from one budget for all.",
-		machine("make bench-attach-queue") + " Measured: " + strings.Join(commits, "; ") + ".",
+		machine("make bench WHAT=attach-queue") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)
 	}

@@ -184,6 +184,6 @@ func lifecyclePage(rows []lifecycleRow) string {
 		p("| %s | %.0f |", strings.Join(cells, " | "), r.later)
 	}
 	p("")
-	p("- %s Commit %s, %s.", machine("make bench-lifecycle"), commit(), time.Now().UTC().Format("2006-01-02"))
+	p("- %s Commit %s, %s.", machine("make bench WHAT=lifecycle"), commit(), time.Now().UTC().Format("2006-01-02"))
 	return b.String()
 }

@@ -1,10 +1,10 @@
 // Bench measures what topodisk costs, prints one row a figure and writes its
 // part of docs/benchmarks.md.
 //
-// `make bench-lifecycle` measures disk-driver from its socket, as the sidecars call it, against ecs-simulator, both as shipped.
-// `make bench-accounts` measures many disk-drivers on one account. `make bench-provisioner` measures disk-provisioner
-// side by side with upstream's csi-provisioner, on a real control plane. `make bench-pods` measures Pods on real nodes.
-// `make bench-attach-queue` measures how long attaches wait behind detaches that hang, through csi-attacher.
+// `make bench WHAT=lifecycle` measures disk-driver from its socket, as the sidecars call it, against ecs-simulator, both as shipped.
+// `make bench WHAT=accounts` measures many disk-drivers on one account. `make bench WHAT=provisioner` measures disk-provisioner
+// side by side with upstream's csi-provisioner, on a real control plane. `make bench WHAT=pods` measures Pods on real nodes.
+// `make bench WHAT=attach-queue` measures how long attaches wait behind detaches that hang, through csi-attacher.
 package main
 
 import (

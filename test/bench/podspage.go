@@ -33,7 +33,7 @@ func headline(rows []podsRow) string {
 			parts = append(parts, fmt.Sprintf("%.1f s at %s", run.Total.P99, r.Name))
 		}
 	}
-	return "**Stateful Pod start p99 = " + strings.Join(parts, "; ") + "** (`make bench-pods`)."
+	return "**Stateful Pod start p99 = " + strings.Join(parts, "; ") + "** (`make bench WHAT=pods`)."
 }
 
 // podsPage is the section of docs/benchmarks.md.
@@ -104,7 +104,7 @@ func podsPage(rows []podsRow, commits []string) string {
 		"The kubelet checks whether a volume is attached 0.5, 1.5, 3.5 and 7.5 seconds after the first check. Therefore a longer attach in ECS delays the Pod by more than the difference. The driver that only waits shows by how much: each of its volumes is created and attached, and seen by the node, after as long as ECS took for topodisk's in the same round. ECS tells of a disk only in the answer to a read, which takes 0.12 s at the median. topodisk needs two of them for an attach, which show the new disk Available and then In_use. So attaching takes 0.24 s longer than with that driver at the median, and also the time from each change to the next read.",
 		"`DRIVER=` and `NODE_DRIVER=` run another driver in addition: they are the program and arguments of its controller and of its node plugin. {socket}, {region} and {ecs} are replaced by what they are to use, and {node}, {instance} and {zone} by those of the node.",
 		"Load average of the machine before each row: " + strings.Join(loads, ", ") + ". A row's own preparation and the row before it are part of it. p99 of at most 100 values is the longest.",
-		machine("make bench-pods") + " Measured: " + strings.Join(commits, "; ") + ".",
+		machine("make bench WHAT=pods") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)
 	}

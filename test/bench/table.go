@@ -112,7 +112,7 @@ func (t *table) markdown(s scale, commits []string) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("## The provisioner, beside csi-provisioner v6.3.0")
 	p("")
-	p("Both provisioners run on one real control plane, in turn or at the same time, with a CSI driver that answers immediately or takes ECS's time. `make bench-provisioner` writes this part of the page.")
+	p("Both provisioners run on one real control plane, in turn or at the same time, with a CSI driver that answers immediately or takes ECS's time. `make bench WHAT=provisioner` writes this part of the page.")
 	p("")
 	p("| figure | ours | upstream's | ratio or difference | target | |")
 	p("|---|---|---|---|---|---|")
@@ -132,11 +132,11 @@ func (t *table) markdown(s scale, commits []string) string {
 		"For latencies both run at the same time, each with a driver of its own, and the claims alternate between them: each has half of them, and also watches the other's. The machine's speed changes too much from one second to the next for runs after each other.",
 		fmt.Sprintf("The time of a claim begins with the API server's answer to the controller-manager, which assigns the provisioner, and ends with its answer to the provisioner, which saves the PersistentVolume. These claims are created at an even rate with their selected node, and the real controller-manager assigns them. Each program has %d of them in a round. The driver takes the time that ECS takes to create a disk: one that answers immediately would count milliseconds that no user sees behind half a second of ECS.", s.steady),
 		fmt.Sprintf("Where two namespaces have claims, the %d claims of the one exist before the provisioner starts, and the %d of the other are created when it has saved a twentieth of them.", s.crowd, fewClaims),
-		"Rows that were here until 2026-11-28 are gone: a claim alone and deletions (a write more or less, which no user notices), a control plane slowed to a half and a tenth and 20 requests a second (their figures said the same as the others), and the computation of one claim's topology (`make bench-topology` has it).",
+		"Rows that were here until 2026-11-28 are gone: a claim alone and deletions (a write more or less, which no user notices), a control plane slowed to a half and a tenth and 20 requests a second (their figures said the same as the others), and the computation of one claim's topology (`make bench WHAT=topology` has it).",
 
 		"A takeover is timed from the signal to the next saved PersistentVolume, of a claim that is created after the leader has ended. The Lease's times are the defaults of both programs (15 s, renewed every 5 s). Each replica runs with a different host name, because csi-provisioner distinguishes its replicas by it.",
 		"csi-provisioner is built from its module v6.3.0, with the versions of libraries that this module requires (test/kube/upstream).",
-		machine("make bench-provisioner") + " Measured: " + strings.Join(commits, "; ") + ".",
+		machine("make bench WHAT=provisioner") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)
 	}

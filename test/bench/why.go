@@ -133,7 +133,7 @@ func (s whyScale) markdown(rows []whyRow) string {
 	for _, note := range []string{
 		fmt.Sprintf("Each row is the median of %d runs, including the first one. Nothing is cached between runs.", s.runs),
 		fmt.Sprintf("A real control plane (etcd, API server, scheduler, controller-manager) shares the machine's CPUs with the program. The Pods are in %d namespaces, six on each node; the measured Pods wait for a node with room in their volume's zone.", spaces),
-		machine("make bench-why") + fmt.Sprintf(" Commit %s, %s.", commit(), time.Now().UTC().Format("2006-01-02")),
+		machine("make bench WHAT=why") + fmt.Sprintf(" Commit %s, %s.", commit(), time.Now().UTC().Format("2006-01-02")),
 	} {
 		p("- %s", note)
 	}

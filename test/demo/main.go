@@ -87,7 +87,7 @@ func makeRoom(dir string) error {
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("an earlier demo still runs (%s): make demo-stop ends it", strings.Join(names, ", "))
+		return fmt.Errorf("an earlier demo still runs (%s): make demo STOP=1 ends it", strings.Join(names, ", "))
 	}
 	return os.RemoveAll(dir)
 }
@@ -133,7 +133,7 @@ Try
   curl -s %[3]s/_sim/state
 (the simulated ECS has a page for people, too: %[3]s/_sim/; logs are in %[4]s)
 and end it with
-  make demo-stop
+  make demo STOP=1
 
 `, l.Kubeconfig, filepath.Dir(l.Kubectl), l.Simulator.URL, l.Logs)
 }

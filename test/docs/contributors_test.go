@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 var (
 	stageOf = regexp.MustCompile(`(?m)^ *(?:stage|quiet|beside) ([a-z0-9-]+) make `)
 	needOf  = regexp.MustCompile(`(?s)for need in (.*?); do`)
+	named   = regexp.MustCompile("(?m)(?:`|^|(?:stage|quiet|beside) [a-z0-9-]+ )make ((?:[a-z][a-z0-9-]* ?)+)(?:[A-Z`\n]|$)")
 	packOf  = regexp.MustCompile(`missing\+=\(([a-z0-9-]+)\)`)
 )
 
@@ -68,6 +70,48 @@ func TestSetUpInstallsWhatCIDoes(t *testing.T) {
 		if name != "make" && name != "git" && !slices.Contains(packages, name) {
 			t.Errorf("CONTRIBUTING.md doesn't install %s, which .ci/run does", name)
 		}
+	}
+}
+
+// A stranger reads `make help` on one page of a terminal.
+func TestHelpIsShort(t *testing.T) {
+	help, err := exec.Command("make", "--no-print-directory", "-C", root, "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if targets := regexp.MustCompile(`(?m)^  make `).FindAll(help, -1); len(targets) < 20 || len(targets) > 30 {
+		t.Errorf("the Makefile has %d targets, want 20 to 30", len(targets))
+	}
+	for line := range strings.Lines(string(help)) {
+		if line = strings.TrimSpace(line); len(line) > 78 { // they begin with two spaces
+			t.Errorf("make help has a line of more than 80 characters: %s", line)
+		}
+	}
+}
+
+// What pages and CI tell make to do is a target.
+func TestEveryTargetThatIsNamedExists(t *testing.T) {
+	var targets []string
+	for _, match := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets = append(targets, match[1])
+	}
+	texts := pages(t)
+	for _, file := range []string{".ci/run", ".github/workflows/ci.yml", ".github/workflows/nightly.yml"} {
+		texts[file] = read(t, file)
+	}
+	seen := 0
+	for file, text := range texts {
+		for _, named := range named.FindAllStringSubmatch(text, -1) {
+			for name := range strings.FieldsSeq(named[1]) {
+				seen++
+				if !slices.Contains(targets, name) {
+					t.Errorf("%s names make %s, which is no target", file, name)
+				}
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d targets are named", seen)
 	}
 }
 

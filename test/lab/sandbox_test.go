@@ -109,7 +109,7 @@ func TestNothingIsLeftOfASandbox(t *testing.T) {
 			if err != nil || !box.Running() {
 				t.Fatalf("it doesn't run: %v", err)
 			}
-			if err := box.Detach(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "make lab-down") {
+			if err := box.Detach(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "make lab DOWN=1") {
 				t.Errorf("a second lab in the directory: %v", err)
 			}
 			if _, err := (sandbox.Sandbox{Dir: filepath.Join(t.TempDir(), "other")}).Sweep(); err != nil {

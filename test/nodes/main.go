@@ -68,7 +68,7 @@ Try there
   kubectl get nodes -L topology.kubernetes.io/zone
   kubectl apply -f deploy/examples/statefulset.yaml
 Logs are in %[1]s/logs. End it with
-  sudo make lab-down
+  sudo make lab DOWN=1
 `, box.Dir)
 	return nil
 }

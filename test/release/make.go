@@ -186,13 +186,13 @@ func (r *release) list(artefact, purpose, programs, roots string) error {
 func (r *release) addPlugins(ctx context.Context) error {
 	bin := filepath.Join(r.work, "bin")
 	stage("kubectl-topodisk for %s, on Linux and macOS", strings.Join(r.architectures, " and "))
-	if err := run(ctx, "make", "--no-print-directory", "build-plugin", "BIN="+bin, "VERSION="+r.version, "REVISION="+r.commit,
+	if err := run(ctx, "make", "--no-print-directory", "build", "PLUGIN=1", "BIN="+bin, "VERSION="+r.version, "REVISION="+r.commit,
 		"ARCHITECTURES="+strings.Join(r.architectures, ",")); err != nil {
 		return err
 	}
 	programs, err := filepath.Glob(filepath.Join(bin, "kubectl-topodisk-*"))
 	if err != nil || len(programs) != 2*len(r.architectures) {
-		return fmt.Errorf("make build-plugin made %q: %w", programs, err)
+		return fmt.Errorf("make build PLUGIN=1 made %q: %w", programs, err)
 	}
 	for _, program := range programs {
 		platform := strings.ReplaceAll(strings.TrimPrefix(filepath.Base(program), "kubectl-topodisk-"), "-", "_")

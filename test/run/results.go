@@ -14,7 +14,9 @@ import (
 // results are the tests that have ended, and why some were skipped.
 type results struct {
 	tests, failed, skipped int
-	skips                  map[string]int // tests by reason; one that needs two things counts for both
+	skips                  map[string]int  // tests by reason; one that needs two things counts for both
+	passed, broken         map[string]bool // packages by path
+	without                string          // what the tests were run without
 }
 
 // count takes the end of a test and what it has said.
@@ -57,6 +59,14 @@ func reasons(said string) []string {
 
 // String is the last line.
 func (r *results) String() string {
+	line := r.sums()
+	if r.without != "" {
+		line += "; " + r.without
+	}
+	return line
+}
+
+func (r *results) sums() string {
 	line := fmt.Sprintf("%d tests", r.tests)
 	if r.failed > 0 {
 		line += fmt.Sprintf(", %d failed", r.failed)

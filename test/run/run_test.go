@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,7 +25,7 @@ func events(t *testing.T, all [][4]string) io.Reader {
 
 func TestOutputIsThatOfGoTestAndSkipsAreAddedUp(t *testing.T) {
 	var out strings.Builder
-	got, err := report(events(t, [][4]string{
+	got, err := report(t.Context(), events(t, [][4]string{
 		{"start", "a", "", ""},
 		{"output", "a", "TestPass", "=== RUN   TestPass\n"}, {"output", "a", "TestPass", "    a_test.go:1: quiet\n"}, {"pass", "a", "TestPass", ""},
 		{"output", "a", "TestDisk", "=== RUN   TestDisk\n"}, {"output", "a", "TestDisk", "    rig_test.go:40: needs mkfs.xfs (package xfsprogs): not found\n"},
@@ -61,5 +63,29 @@ func TestOutputIsThatOfGoTestAndSkipsAreAddedUp(t *testing.T) {
 func TestNothingSkippedIsSaid(t *testing.T) {
 	if got, want := (&results{tests: 2}).String(), "2 tests, none skipped"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestImportersAreThoseOfTestsToo(t *testing.T) {
+	all := []goPackage{
+		{ImportPath: "a"}, {ImportPath: "b", Imports: []string{"fmt", "a"}}, {ImportPath: "c", TestImports: []string{"a", module + "/test/need"}},
+		{ImportPath: "d", XTestImports: []string{"a"}}, {ImportPath: "e", Imports: []string{"b"}}, {ImportPath: "f", Imports: []string{"a"}},
+	}
+	importers := importersOf([]string{"a", "f"}, all)
+	got := pathsOf(importers, func(goPackage) bool { return true })
+	if want := []string{"b", "c", "d"}; !slices.Equal(got, want) {
+		t.Errorf("importers of a and f are %q, want %q", got, want)
+	}
+	if got, want := pathsOf(importers, goPackage.asksTheMachine), []string{"c"}; !slices.Equal(got, want) {
+		t.Errorf("%q ask what the machine has, want %q", got, want)
+	}
+}
+
+func TestWhatEndsAfterTheContextIsNotCounted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got, err := report(ctx, events(t, [][4]string{{"output", "a", "", "FAIL\ta\t0.2s\n"}, {"fail", "a", "", ""}}), io.Discard)
+	if err != nil || len(got.passed)+len(got.broken) > 0 {
+		t.Errorf("passed are %v, broken %v: %v", got.passed, got.broken, err)
 	}
 }

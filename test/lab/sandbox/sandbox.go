@@ -32,7 +32,7 @@ type Sandbox struct {
 	Dir string
 }
 
-// names are the sandboxes of a checkout: make lab-down ends all.
+// names are the sandboxes of a checkout: make lab DOWN=1 ends all.
 var names = []string{"lab", "e2e-nodes", "e2e-explain", "e2e-install", "e2e-storage", "test-foreign", "soak-lab", "bench-pods"}
 
 // In is the sandbox of that name, one of All, in a checkout.
@@ -162,7 +162,7 @@ func (s Sandbox) prepare() error {
 		return fmt.Errorf("the lab's directory is %s: nodes have a /var and a /run of their own, so it can't be there", s.Dir)
 	}
 	if id, err := s.Init(); err == nil && id.Running() {
-		return fmt.Errorf("a lab lives in %s already (process %d): make lab-down ends it", s.Dir, id.Pid)
+		return fmt.Errorf("a lab lives in %s already (process %d): make lab DOWN=1 ends it", s.Dir, id.Pid)
 	}
 	if _, err := s.Sweep(); err != nil {
 		return err

@@ -1,6 +1,3 @@
-// Fresh runs `make test` as on a fresh Debian: the programs that can be found are those of the packages that every Debian
-// has, and Go, git and make. It fails if the tests do, or if their last line doesn't say what was missing. It runs the tests
-// of packages that ask what the machine has (test/need), for those of others are the same on every machine.
 package main
 
 import (
@@ -11,23 +8,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "make test-fresh:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
+// runFresh runs `make test` as on a fresh Debian: the programs that can be found are those of the packages that every Debian
+// has, and Go, git and make. It fails if the tests do, or if their last line doesn't say what was missing. It runs the tests
+// of packages that ask what the machine has (test/need), for those of others are the same on every machine.
+func runFresh(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "fresh")
 	if err != nil {
 		return err
@@ -36,11 +25,11 @@ func run(ctx context.Context) error {
 	if err := link(dir); err != nil {
 		return err
 	}
-	packages, err := askingTheMachine(ctx)
+	all, err := list(ctx, "./...")
 	if err != nil {
 		return err
 	}
-	said, err := makeTest(ctx, dir, packages)
+	said, err := makeTest(ctx, dir, pathsOf(all, goPackage.asksTheMachine))
 	if err != nil {
 		return err
 	}
@@ -59,22 +48,6 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// askingTheMachine returns the packages that ask what the machine has, in their tests or else.
-func askingTheMachine(ctx context.Context) (packages []string, err error) {
-	const format = "{{.ImportPath}} {{join .Imports ` `}} {{join .TestImports ` `}} {{join .XTestImports ` `}}"
-	list, err := exec.CommandContext(ctx, "go", "list", "-f", format, "./...").Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list ./...: %w", err)
-	}
-	for line := range strings.Lines(string(list)) {
-		name, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return strings.HasSuffix(i, "/test/need") }) {
-			packages = append(packages, name)
-		}
-	}
-	return packages, nil
-}
-
 // makeTest runs make test of packages with what a directory has, and returns what it prints.
 func makeTest(ctx context.Context, dir string, packages []string) (string, error) {
 	var said bytes.Buffer
@@ -83,7 +56,7 @@ func makeTest(ctx context.Context, dir string, packages []string) (string, error
 	test.Stdout, test.Stderr = io.MultiWriter(os.Stdout, &said), os.Stderr
 	for _, setting := range os.Environ() {
 		name, _, _ := strings.Cut(setting, "=")
-		if !slices.Contains([]string{"PATH", "CI", "GO", "CC", "CGO_ENABLED", "GOFLAGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}, name) {
+		if !slices.Contains([]string{"PATH", "CI", "GO", "CC", "CGO_ENABLED", "GOFLAGS", "FRESH", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}, name) {
 			test.Env = append(test.Env, setting)
 		}
 	}
