@@ -214,7 +214,7 @@ chart: ## check the Helm chart, also by dry-run on a real API server
 	cd test/chart/oldest && $(GO) vet ./...
 	cd test/chart && $(GO) vet ./... && $(GO) test -race -timeout 30m ./...
 	$(GO) run ./test/build helm
-	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG && $(GO) run ./csidriver --helm=$(CURDIR)/.build/helm/helm'
+	.build/run/demo -- sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG && $(GO) run ./csidriver --helm=$(CURDIR)/.build/helm/helm'
 
 chart-update: ## write deploy/, values.yaml and the chart's README again
 	cd test/chart && $(GO) test -count=1 -run 'Generated|Preset' -update .

@@ -37,8 +37,7 @@ type accountFigures struct {
 }
 
 // benchAccounts runs the drivers and writes the page's section.
-func benchAccounts(programs, page string) (err error) {
-	ctx := context.Background()
+func benchAccounts(ctx context.Context, programs, page string) (err error) {
 	if programs, err = filepath.Abs(programs); err != nil {
 		return err
 	}

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -265,14 +263,8 @@ func (q *attachQueue) memory(name string) (attacher, driver int, err error) {
 
 // benchAttachQueue measures how long attaches wait behind detaches that hang. What it measures is kept, and the
 // page is written from what is kept.
-func benchAttachQueue(s queueScale, rows, write string) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func benchAttachQueue(ctx context.Context, root string, s queueScale, rows, write string) (err error) {
 	wanted, err := chooseRows(rows, variants, variant.named)
-	if err != nil {
-		return err
-	}
-	root, err := programs.FindRoot()
 	if err != nil {
 		return err
 	}

@@ -217,8 +217,7 @@ func (s scenario) measure(ctx context.Context, sim *simulator.Client, caller *ca
 }
 
 // benchLifecycle runs the scenarios that are named, all of them for none, and writes the page's section.
-func benchLifecycle(names, programs, other, page string) error {
-	ctx := context.Background()
+func benchLifecycle(ctx context.Context, names, programs, other, page string) error {
 	drivers := []csiDriver{{name: "topodisk"}}
 	if other != "" {
 		words := strings.Fields(other)

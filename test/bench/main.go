@@ -8,10 +8,13 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 func main() {
@@ -22,7 +25,7 @@ func main() {
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
 	what := flag.String("what", "", "what to measure: lifecycle, accounts, provisioner, pods, why or attach-queue")
 	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(rowKeys(groups(), group.named), ",")+"; lifecycle, pods: the scenarios; attach-queue: chart and narrow; empty for all")
-	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
+	shipped := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle, pods: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	nodeDriver := flag.String("node-driver", "", "pods: the node plugin of the other driver, likewise; {node}, {instance} and {zone} stand for the node")
 	sizes := podsSizes{}
@@ -32,25 +35,21 @@ func main() {
 	why.flags()
 	queue.flags()
 	flag.Parse()
-	var err error
-	switch *what {
-	case "lifecycle":
-		err = benchLifecycle(*rows, *programs, *driver, *write)
-	case "accounts":
-		err = benchAccounts(*programs, *write)
-	case "provisioner":
-		err = benchProvisioner(plan, *rows, *write)
-	case "pods":
-		err = benchPods(podsOptions{sizes: sizes, rows: *rows, driver: *driver, node: *nodeDriver, write: *write})
-	case "why":
-		err = benchWhy(why, *write)
-	case "attach-queue":
-		err = benchAttachQueue(queue, *rows, *write)
-	default:
-		err = fmt.Errorf("-what=%s is not allowed: allowed are lifecycle, accounts, provisioner, pods, why and attach-queue", *what)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	programs.Main("bench", func(ctx context.Context, root string) (int, error) {
+		switch *what {
+		case "lifecycle":
+			return 0, benchLifecycle(ctx, *rows, *shipped, *driver, *write)
+		case "accounts":
+			return 0, benchAccounts(ctx, *shipped, *write)
+		case "provisioner":
+			return 0, benchProvisioner(ctx, root, plan, *rows, *write)
+		case "pods":
+			return 0, benchPods(ctx, root, podsOptions{sizes: sizes, rows: *rows, driver: *driver, node: *nodeDriver, write: *write})
+		case "why":
+			return 0, benchWhy(ctx, root, why, *write)
+		case "attach-queue":
+			return 0, benchAttachQueue(ctx, root, queue, *rows, *write)
+		}
+		return 1, fmt.Errorf("-what=%s is not allowed: allowed are lifecycle, accounts, provisioner, pods, why and attach-queue", *what)
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -91,14 +90,8 @@ type podsOptions struct {
 
 // benchPods measures how long Pods take to start on real nodes, and writes the page's section. What it measures is kept, and the
 // page is written from what is kept. Each kind of lab is in a sandbox of its own, and in a process of its own.
-func benchPods(o podsOptions) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func benchPods(ctx context.Context, root string, o podsOptions) error {
 	wanted, err := chooseRows(o.rows, podsScenarios(), podsScenario.named)
-	if err != nil {
-		return err
-	}
-	root, err := programs.FindRoot()
 	if err != nil {
 		return err
 	}

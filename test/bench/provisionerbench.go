@@ -6,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -66,14 +64,8 @@ func (g group) named() string { return g.name }
 
 // benchProvisioner runs both provisioners, in turn, on one control plane. What it measures is kept, and the page is
 // written from what is kept.
-func benchProvisioner(s scale, rows, write string) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func benchProvisioner(ctx context.Context, root string, s scale, rows, write string) (err error) {
 	wanted, err := chooseRows(rows, groups(), group.named)
-	if err != nil {
-		return err
-	}
-	root, err := programs.FindRoot()
 	if err != nil {
 		return err
 	}

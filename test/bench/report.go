@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 func number(v float64, unit string) string {
@@ -34,21 +34,7 @@ func writeSection(path, name, text string) error {
 	return os.WriteFile(path, []byte(before+begin+"\n"+strings.TrimSpace(text)+"\n\n"+end+after), 0o644)
 }
 
-// machine says what the wall-clock figures were measured on.
+// machine says what the wall-clock figures were measured on, and how.
 func machine(command string) string {
-	return fmt.Sprintf("Command: `%s`. Machine: %s, %d CPUs, %s, %s/%s.", command, processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-func processor() string {
-	file, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "unknown processor"
-	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if name, ok := strings.CutPrefix(lines.Text(), "model name"); ok {
-			return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), ":"))
-		}
-	}
-	return "unknown processor"
+	return fmt.Sprintf("Command: `%s`. Machine: %s.", command, programs.Machine())
 }

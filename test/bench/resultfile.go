@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // rowKeys are the names of rows on the command line.
@@ -125,10 +127,10 @@ func (f resultFile[R]) publish(page, section string, names []string, text func(r
 // commit names the commit of the checkout, and whether something else was measured. The pages and figures that benchmarks write
 // don't count.
 func commit() string {
-	out, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
-	name := strings.TrimSpace(string(out))
-	if exec.Command("git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs", ":(top,exclude)test/bench/*.json").Run() != nil {
-		name += "-dirty"
+	root, err := programs.FindRoot()
+	if err != nil {
+		return ""
 	}
+	name, _ := programs.Commit(context.Background(), root, "docs", "test/bench/*.json") // a tree without git has none
 	return name
 }

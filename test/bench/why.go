@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,13 +36,7 @@ func (s *whyScale) flags() {
 }
 
 // benchWhy measures `kubectl topodisk why` on a real API server that is full.
-func benchWhy(s whyScale, write string) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	root, err := programs.FindRoot()
-	if err != nil {
-		return err
-	}
+func benchWhy(ctx context.Context, root string, s whyScale, write string) (err error) {
 	dirs, err := programs.Default.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return err

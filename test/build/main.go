@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -39,7 +38,7 @@ var also = map[string]func(ctx context.Context, root string) error{
 	},
 }
 
-func main() { command.Main("build", build) }
+func main() { programs.Main("build", build) }
 
 func build(ctx context.Context, root string) (int, error) {
 	names := os.Args[1:]

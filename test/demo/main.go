@@ -1,6 +1,8 @@
 // Demo builds a real Kubernetes control plane and topodisk, starts them on this machine against a simulated ECS, and
 // tells how claims become disks in the right zone. It needs Go and Linux, no root, no cloud account.
 //
+// A command behind -- is run in place of the story, with KUBECONFIG pointing at the control plane.
+//
 // Its last line is `demo: N claims bound, M rescheduled, K deleted, 0 disks leaked` and its exit code 0; anything else
 // is a failure.
 package main
@@ -11,8 +13,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,13 +32,13 @@ func main() {
 	flag.Var(&version, "kube", "`VERSION` of Kubernetes: "+programs.Allowed())
 	stop := flag.Bool("stop", false, "end what an earlier run with -keep left running, and do nothing else")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep, -stop and -kube are taken\n", flag.Arg(0))
+	if flag.NArg() > 0 && !slices.Contains(os.Args, "--") {
+		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep, -stop and -kube are taken, and a command behind --\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	line, err := run(ctx, version, *keep, *stop)
+	line, err := run(ctx, version, *keep, *stop, flag.Args())
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; everything it had started is stopped")
@@ -46,7 +50,7 @@ func main() {
 }
 
 // run returns the last line.
-func run(ctx context.Context, version programs.Version, keep, stop bool) (string, error) {
+func run(ctx context.Context, version programs.Version, keep, stop bool, command []string) (string, error) {
 	root, err := programs.FindRoot()
 	if err != nil {
 		return "", err
@@ -67,6 +71,9 @@ func run(ctx context.Context, version programs.Version, keep, stop bool) (string
 	l, err := start(ctx, root, dirs, keep, kept)
 	if err != nil {
 		return "", err
+	}
+	if len(command) > 0 {
+		return "the command has ended", errors.Join(runCommand(ctx, l, command), l.Stop())
 	}
 	line, err := tell(ctx, l)
 	if keep && ctx.Err() == nil {
@@ -108,6 +115,14 @@ func start(ctx context.Context, root string, dirs programs.Dirs, keep bool, kept
 		fmt.Printf("  %5.1f s  in all; the cluster is ready\n", time.Since(begin).Seconds())
 	}
 	return l, err
+}
+
+// runCommand runs a command as the administrator, who finds kubectl in PATH.
+func runCommand(ctx context.Context, l *lab.Lab, command []string) error {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig, "PATH="+filepath.Dir(l.Kubectl)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return cmd.Run()
 }
 
 func stopKept(dir string) (string, error) {

@@ -17,13 +17,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
-func main() { command.Main("nodes", run) }
+func main() { programs.Main("nodes", run) }
 
 func run(ctx context.Context, root string) (int, error) { return 0, runCommand(ctx, root, os.Args[1:]) }
 

@@ -18,11 +18,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topodisk/topodisk/test/command"
+	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
-func main() { command.Main("soak", run) }
+func main() { programs.Main("soak", run) }
 
 func run(ctx context.Context, root string) (int, error) {
 	args := os.Args[1:]

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 )
@@ -72,8 +69,8 @@ func openRecords(dir string) (*records, error) {
 }
 
 // begins writes down what is run, when the load begins.
-func (r *records) begins(plan Plan, begin time.Time) error {
-	text, err := json.MarshalIndent(About{plan, begin.UTC(), commit(), machine()}, "", " ")
+func (r *records) begins(about About) error {
+	text, err := json.MarshalIndent(about, "", " ")
 	if err != nil {
 		return err
 	}
@@ -116,22 +113,4 @@ func readLines[T any](path string) (list []T, err error) {
 		}
 		list = append(list, one)
 	}
-}
-
-func commit() string {
-	out, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
-	return strings.TrimSpace(string(out))
-}
-
-// machine says what the soak runs on.
-func machine() string {
-	name := "unknown processor"
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "model name"); ok {
-			name = strings.TrimLeft(strings.TrimSpace(value), ": \t")
-			break
-		}
-	}
-	return fmt.Sprintf("%s, %d CPUs, %s, %s/%s", name, runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // drainLimit is how long may pass after the end of the load until nothing is left of it.
@@ -23,8 +25,12 @@ func (e *environment) soak(ctx context.Context) error {
 	if err := e.makeSet(unhurried); err != nil {
 		return err
 	}
+	commit, err := programs.Commit(ctx, e.root)
+	if err != nil {
+		return err
+	}
 	e.begin = time.Now()
-	if err := e.out.begins(e.plan, e.begin); err != nil {
+	if err := e.out.begins(About{e.plan, e.begin.UTC(), commit, programs.Machine()}); err != nil {
 		return err
 	}
 	say("the load begins: %d rounds of %v; %s", e.plan.Rounds, e.plan.Round, e.out.dir)

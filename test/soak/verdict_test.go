@@ -170,7 +170,7 @@ func TestKilledRunIsReadUpToItsLastWholeLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := made(t, 1, none)
-	if err := errors.Join(out.begins(want.Plan, time.Now()), out.samples(want.samples[:100]), out.add(eventsFile, want.events[0])); err != nil {
+	if err := errors.Join(out.begins(About{Plan: want.Plan, Begin: time.Now()}), out.samples(want.samples[:100]), out.add(eventsFile, want.events[0])); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{samplesFile, eventsFile, turnsFile} {

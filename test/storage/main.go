@@ -21,7 +21,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
@@ -67,7 +66,7 @@ func main() {
 	})
 	flag.IntVar(&o.procs, "procs", 6, "how many tests run at a time")
 	flag.Parse()
-	command.Main("storage", func(ctx context.Context, root string) (int, error) { return run(ctx, root, o) })
+	programs.Main("storage", func(ctx context.Context, root string) (int, error) { return run(ctx, root, o) })
 }
 
 // run returns the exit code.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -29,26 +27,4 @@ func choose(text string) ([]programs.Version, error) {
 		}
 	}
 	return chosen, nil
-}
-
-// readCommit returns the commit that is tested, short and marked where files differ from it. It is read before the results, which are a
-// part of the source, change.
-func readCommit(ctx context.Context, root string) (string, error) {
-	commit, err := git(ctx, root, "rev-parse", "--short", "HEAD")
-	if err != nil {
-		return "", err
-	}
-	changed, err := git(ctx, root, "status", "--porcelain", "--", ".", ":!"+resultsPath, ":!"+pagePath)
-	if changed != "" {
-		commit += "-dirty"
-	}
-	return commit, err
-}
-
-func git(ctx context.Context, root string, args ...string) (string, error) {
-	said, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
-	}
-	return strings.TrimSpace(string(said)), nil
 }

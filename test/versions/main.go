@@ -12,9 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
@@ -30,23 +28,14 @@ func main() {
 	which := flag.String("suites", "demo,e2e,storage", "`SUITES` to run on each, separated by commas")
 	page := flag.Bool("page", false, "write "+pagePath+" from the results that there are, and do nothing else")
 	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(ctx, *kube, *which, *page); err != nil {
-		fmt.Fprintln(os.Stderr, "versions:", err)
-		os.Exit(1)
-	}
+	programs.Main("versions", func(ctx context.Context, root string) (int, error) { return 0, run(ctx, root, *kube, *which, *page) })
 }
 
-func run(ctx context.Context, kube, which string, page bool) error {
-	root, err := programs.FindRoot()
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, root, kube, which string, page bool) error {
 	if page {
 		return writePage(root)
 	}
-	commit, err := readCommit(ctx, root)
+	commit, err := programs.Commit(ctx, root, resultsPath, pagePath) // before the results, which are a part of the source, change
 	if err != nil {
 		return err
 	}
