@@ -21,7 +21,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lifecycle"
+	"github.com/topodisk/topodisk/test/drivertest"
 )
 
 // pace is a number of lifecycles at once, and what they may cost: a call that is asked again after a pause of the sidecar's
@@ -117,7 +117,7 @@ func (p pace) run(t *testing.T, seed uint64) outlay {
 	all.Wait()
 	calls := sim.Calls()[before:]
 	each := float64(len(calls)) / float64(p.n)
-	took, limit := time.Since(began), lifecycle.Limit(calls, p.queues == ecssim.Serial)
+	took, limit := time.Since(began), drivertest.LifecycleLimit(calls, p.queues == ecssim.Serial)
 	m := outlay{each, took.Seconds() / limit.Seconds()}
 	t.Logf("%.2f calls a lifecycle, %v, %.2f of the %v that ECS needs", m.calls, took.Round(time.Millisecond), m.ofLimit, limit.Round(time.Millisecond))
 	return m

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/topodisk/topodisk/ecssim"
-	suite "github.com/topodisk/topodisk/test/sanity"
+	"github.com/topodisk/topodisk/test/drivertest"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -102,7 +102,7 @@ func runSanity(t *testing.T) {
 	config.TestVolumeSize = 20 << 30
 	config.TestNodeVolumeAttachLimit = true
 	config.IdempotentCount = 5
-	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(suite.Marshalled))
+	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(drivertest.Marshalled))
 	if os.Getenv(sanityECS) != "" {
 		config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(repeated))
 	}
@@ -156,7 +156,7 @@ func sanityDriver(t *testing.T, otherwise string) *Driver {
 		t.Fatal(err)
 	}
 	ecsConfig := ecssim.Config{
-		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: drivertest.Keys,
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
 		Latency:   latency,
 	}
@@ -171,7 +171,7 @@ func sanityDriver(t *testing.T, otherwise string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := suite.Client(sim, cluster)
+	client, err := drivertest.Client(sim, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

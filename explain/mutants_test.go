@@ -18,7 +18,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
-	"github.com/topodisk/topodisk/test/verdicts"
+	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -77,7 +77,7 @@ func TestMutatedFacts(t *testing.T) {
 }
 
 // mutantsOf returns the mutants of a fixture. Objects are removed and causes repaired by name, so only in what was written by hand.
-func mutantsOf(t *testing.T, want verdicts.Case, path string) []mutant {
+func mutantsOf(t *testing.T, want golden.VerdictCase, path string) []mutant {
 	before := Why(readFacts(t, path))
 	var all []mutant
 	for _, l := range listsOf(&Facts{}) {
@@ -99,7 +99,7 @@ func mutantsOf(t *testing.T, want verdicts.Case, path string) []mutant {
 	return all
 }
 
-func namedMutants(t *testing.T, want verdicts.Case, before Verdict) []mutant {
+func namedMutants(t *testing.T, want golden.VerdictCase, before Verdict) []mutant {
 	var all []mutant
 	for _, object := range objectsOf(factsOf(t, want.Case)) {
 		if object != before.Subject {
@@ -122,7 +122,7 @@ func namedMutants(t *testing.T, want verdicts.Case, before Verdict) []mutant {
 	return all
 }
 
-func unreadMutant(f *Facts, want verdicts.Case, before Verdict, kind string) mutant {
+func unreadMutant(f *Facts, want golden.VerdictCase, before Verdict, kind string) mutant {
 	for _, object := range objectsOf(f) {
 		if object.Kind == kind && object != f.Subject {
 			remove(f, object)
@@ -156,7 +156,7 @@ var without = map[string]map[string]Cause{
 	"modification-cooling-down": {kindEvent: ModificationCoolingDown}, // so does the claim's condition
 }
 
-func removedMutant(t *testing.T, want verdicts.Case, object Ref) mutant {
+func removedMutant(t *testing.T, want golden.VerdictCase, object Ref) mutant {
 	f := factsOf(t, want.Case)
 	remove(f, object)
 	expected := withoutObject(factsOf(t, want.Case), object)

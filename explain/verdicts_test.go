@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/topodisk/topodisk/test/verdicts"
+	"github.com/topodisk/topodisk/test/golden"
 )
 
-func expectations(t testing.TB) []verdicts.Case {
+func expectations(t testing.TB) []golden.VerdictCase {
 	t.Helper()
-	all, err := verdicts.Load("..")
+	all, err := golden.LoadVerdicts("..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +49,9 @@ func fixturesOf(t testing.TB, name string) []string {
 func isByHand(path string) bool { return filepath.Base(filepath.Dir(path)) == "facts" }
 
 // casesByHand returns the cases that have Facts written by hand.
-func casesByHand(t testing.TB) []verdicts.Case {
+func casesByHand(t testing.TB) []golden.VerdictCase {
 	t.Helper()
-	return slices.DeleteFunc(expectations(t), func(e verdicts.Case) bool { return !slices.ContainsFunc(fixturesOf(t, e.Case), isByHand) })
+	return slices.DeleteFunc(expectations(t), func(e golden.VerdictCase) bool { return !slices.ContainsFunc(fixturesOf(t, e.Case), isByHand) })
 }
 
 func readYAML(t testing.TB, path string, into any) {
@@ -73,7 +73,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func checkVerdict(t *testing.T, want verdicts.Case, f *Facts) {
+func checkVerdict(t *testing.T, want golden.VerdictCase, f *Facts) {
 	got := Why(f)
 	if err := want.Check(asPrinted(got)); err != nil {
 		t.Error(err)
@@ -85,12 +85,12 @@ func checkVerdict(t *testing.T, want verdicts.Case, f *Facts) {
 }
 
 // asPrinted returns a verdict as the program prints it in JSON.
-func asPrinted(v Verdict) verdicts.Verdict {
+func asPrinted(v Verdict) golden.Verdict {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	printed, err := verdicts.Parse(text)
+	printed, err := golden.ParseVerdict(text)
 	if err != nil {
 		panic(err)
 	}

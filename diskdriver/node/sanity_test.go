@@ -20,8 +20,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/bodies"
+	"github.com/topodisk/topodisk/test/drivertest"
 	"github.com/topodisk/topodisk/test/need"
-	suite "github.com/topodisk/topodisk/test/sanity"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -85,7 +85,7 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 	}
 	var keeper *bodies.Keeper
 	sim, err := ecssim.New(ecssim.Config{
-		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: drivertest.Keys,
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
 		Latency:   latency,
 		BeforeReply: func() {
@@ -105,7 +105,7 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 			t.Error(err)
 		}
 	})
-	client, err := suite.Client(sim, "sanity")
+	client, err := drivertest.Client(sim, "sanity")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func runSuite(t *testing.T, endpoint, kubelet string) {
 	config := sanity.NewTestConfig()
 	config.Address = endpoint
 	config.TargetPath, config.StagingPath = filepath.Join(kubelet, "target"), filepath.Join(kubelet, "staging")
-	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(suite.Marshalled))
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(drivertest.Marshalled))
 	// xfs, for not every kernel lets a mounted ext4 grow.
 	config.TestVolumeParameters = map[string]string{"zoneId": "cn-hangzhou-a", "type": "cloud_essd", "fsType": "xfs"}
 	config.TestVolumeMutableParameters = map[string]string{"type": "cloud_auto", "provisionedIops": "1000", "diskTags/tier": "fast"}

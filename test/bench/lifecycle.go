@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/drivertest"
 	"github.com/topodisk/topodisk/test/lab/simulator"
-	"github.com/topodisk/topodisk/test/lifecycle"
 )
 
 // lifecycleRounds is how many times each driver runs each scenario, on a fresh simulator each; medians are reported.
@@ -208,7 +208,7 @@ func (s scenario) measure(ctx context.Context, sim *simulator.Client, caller *ca
 		return o, fmt.Errorf("%d disks were made and %d deleted, want %d: %s", made, deleted, s.n, state.Broken)
 	}
 	o.calls = float64(len(calls)) / float64(s.n)
-	o.limit = lifecycle.Limit(calls, s.queues == "serial").Seconds()
+	o.limit = drivertest.LifecycleLimit(calls, s.queues == "serial").Seconds()
 	o.operations, o.later, o.wrong = caller.took, caller.later, len(caller.wrong)
 	for _, text := range caller.wrong {
 		fmt.Println(text)

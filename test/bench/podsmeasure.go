@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/drivertest"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/audit"
-	"github.com/topodisk/topodisk/test/lifecycle"
 )
 
 // podWatch notes when the API server first says of a Pod that it runs.
@@ -373,7 +373,7 @@ func (r *podsRecords) addDevices(l *lab.Lab) error {
 
 // drained is how long ECS needed to detach and attach all disks, at least; zero if none was detached.
 func (r *podsRecords) drained() time.Duration {
-	limit := lifecycle.DrainLimit(r.calls)
+	limit := drivertest.DrainLimit(r.calls)
 	if limit == 0 {
 		return 0
 	}

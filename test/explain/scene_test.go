@@ -21,9 +21,9 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/labtest"
-	"github.com/topodisk/topodisk/test/verdicts"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -78,7 +78,7 @@ func ignoreNotFound(err error) error {
 }
 
 // why returns what the program says of an object.
-func (s *scene) why(ctx context.Context, subject explain.Ref, more ...string) (v verdicts.Verdict, err error) {
+func (s *scene) why(ctx context.Context, subject explain.Ref, more ...string) (v golden.Verdict, err error) {
 	args := append([]string{"why", subject.Kind, subject.Name, "--namespace", s.Namespace, "--kubeconfig", s.Kubeconfig, "--output", "json"}, more...)
 	cmd := exec.CommandContext(ctx, built.Plugin, args...) //nolint:gosec // the program under test
 	var out, errOut bytes.Buffer
@@ -90,7 +90,7 @@ func (s *scene) why(ctx context.Context, subject explain.Ref, more ...string) (v
 	if err != nil {
 		return v, fmt.Errorf("%w: %s", err, errOut.String())
 	}
-	return verdicts.Parse(out.Bytes())
+	return golden.ParseVerdict(out.Bytes())
 }
 
 // dump writes the facts that a verdict rests on.

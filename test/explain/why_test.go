@@ -6,8 +6,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/test/lab/programs"
-	"github.com/topodisk/topodisk/test/verdicts"
 )
 
 func TestWhy(t *testing.T) {
@@ -15,7 +15,7 @@ func TestWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases, err := verdicts.Load(root)
+	cases, err := golden.LoadVerdicts(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestWhy(t *testing.T) {
 			}
 			s := newScene(t)
 			subject := bringAbout(s)
-			var last verdicts.Verdict
+			var last golden.Verdict
 			s.WaitFor("the verdict is right", late, func(ctx context.Context) (bool, error) {
 				if last, err = s.why(ctx, subject); err == nil {
 					err = c.Check(last)

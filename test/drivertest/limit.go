@@ -1,6 +1,4 @@
-// Package lifecycle knows how fast the lives of disks could have been in ECS: created, tagged by a driver that records its first attach,
-// attached, resized, detached and deleted.
-package lifecycle
+package drivertest
 
 import (
 	"time"
@@ -8,8 +6,8 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-// steps is how long ECS took for each call of one disk's lifecycle until all of it was over: until the reply, or until the
-// change was done that goes on after it.
+// steps is how long ECS took for each call of one disk's lifecycle until all of it was over: until the reply, or until the change was
+// done that goes on after it. The driver tags a disk when it records its first attach.
 type steps struct {
 	instance                                    string
 	create, tag, attach, resize, detach, remove time.Duration
@@ -24,11 +22,11 @@ func (s steps) untilDetach(read time.Duration) time.Duration {
 	return s.create + s.tag + s.attach + read + s.resize
 }
 
-// Limit is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
+// LifecycleLimit is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
 // each disk takes alone, and of what each instance takes that attaches and detaches one at a time (serial), or detaches five.
 // calls are those of the lifecycles. The end of an attach or a detach is seen by a read that takes as long as those among them on
 // average: where ECS's times vary, so do these.
-func Limit(calls []ecssim.Call, serial bool) time.Duration {
+func LifecycleLimit(calls []ecssim.Call, serial bool) time.Duration {
 	read := readTime(calls)
 	byInstance := map[string][]steps{}
 	for _, s := range stepsOf(calls) {

@@ -1,5 +1,4 @@
-// Package verdicts holds the verdicts of kubectl-topodisk, as it prints them in JSON, against those that were written before its code.
-package verdicts
+package golden
 
 import (
 	"encoding/json"
@@ -13,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Case is a situation and what must be said of it.
-type Case struct {
+// VerdictCase is a situation, and what kubectl-topodisk must say of it in JSON. The cases were written before its code.
+type VerdictCase struct {
 	Case      string `json:"case"`
 	Number    int    `json:"number"` // of the kind of situation: several cases may be of one
 	Situation string `json:"situation"`
@@ -49,8 +48,8 @@ type evidence struct {
 	Field  string `json:"field"`
 }
 
-// Load reads the cases, of which there are at least 20, from the checkout at root.
-func Load(root string) (all []Case, err error) {
+// LoadVerdicts reads the cases, of which there are at least 20, from the checkout at root.
+func LoadVerdicts(root string) (all []VerdictCase, err error) {
 	path := filepath.Join(root, "explain", "testdata", "verdicts.yaml")
 	text, err := os.ReadFile(path) //nolint:gosec // of this repository
 	if err != nil {
@@ -65,8 +64,8 @@ func Load(root string) (all []Case, err error) {
 	return all, nil
 }
 
-// Parse reads a verdict from JSON.
-func Parse(text []byte) (v Verdict, err error) {
+// ParseVerdict reads a verdict from JSON.
+func ParseVerdict(text []byte) (v Verdict, err error) {
 	return v, json.Unmarshal(text, &v)
 }
 
@@ -76,7 +75,7 @@ var resources = map[string]string{
 }
 
 // Check returns what a verdict says otherwise than the case wants.
-func (c Case) Check(v Verdict) error {
+func (c VerdictCase) Check(v Verdict) error {
 	var wrong []error
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	for _, part := range []struct{ name, got, want string }{
@@ -101,7 +100,7 @@ func (c Case) Check(v Verdict) error {
 	return errors.Join(wrong...)
 }
 
-// Lacks returns what is wanted as in Case.Evidence and not there. Each piece of evidence stands for one that is wanted.
+// Lacks returns what is wanted as in VerdictCase.Evidence and not there. Each piece of evidence stands for one that is wanted.
 func (v Verdict) Lacks(wanted []string) (missing []string) {
 	left := slices.Clone(v.Evidence)
 	for _, want := range wanted {

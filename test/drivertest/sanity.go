@@ -1,5 +1,6 @@
-// Package sanity is what runs of csi-test's sanity suite share.
-package sanity
+// Package drivertest is what tests and benchmarks of the driver share: a client of a simulated ECS, an interceptor for csi-test's sanity
+// suite, and how fast the lives of disks could have been.
+package drivertest
 
 import (
 	"context"

@@ -1,11 +1,11 @@
-package verdicts
+package golden
 
 import (
 	"strings"
 	"testing"
 )
 
-var held = Case{
+var held = VerdictCase{
 	Subject: "volumeattachment", Cause: "HeldByFinalizer", Actor: "cluster-admin", Retried: "never",
 	Evidence: []string{"VolumeAttachment metadata.finalizers", "Node status.conditions or spec.taints or Pod spec.nodeName"},
 	Next:     []string{"kubectl get volumeattachment NAME --output yaml", "kubectl get nodes --selector zone="},
@@ -16,7 +16,7 @@ const fits = `{"subject":{"kind":"VolumeAttachment","name":"csi-a"},"state":"Wai
 {"object":{"kind":"Node","name":"a"},"field":"spec.taints","value":"y"}],
 "actor":"cluster-admin","next":["kubectl get nodes --selector zone=h","kubectl get volumeattachment csi-a --output yaml"],"retried":"never"}`
 
-func TestCheck(t *testing.T) {
+func TestVerdictIsChecked(t *testing.T) {
 	for _, test := range []struct{ name, old, new, says string }{
 		{"all is as wanted", "", "", ""},
 		{"another object of the evidence", `"kind":"Node","name":"a"},"field":"spec.taints"`, `"kind":"Pod","name":"a"},"field":"spec.nodeName"`, ""},
@@ -32,7 +32,7 @@ func TestCheck(t *testing.T) {
 		{"a shorter command", "kubectl get nodes --selector zone=h", "kubectl get nodes", "no command begins"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v, err := Parse([]byte(strings.Replace(fits, test.old, test.new, 1)))
+			v, err := ParseVerdict([]byte(strings.Replace(fits, test.old, test.new, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestEvidenceStandsForOneThatIsWanted(t *testing.T) {
-	v, err := Parse([]byte(fits))
+	v, err := ParseVerdict([]byte(fits))
 	if err != nil {
 		t.Fatal(err)
 	}
