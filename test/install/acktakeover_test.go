@@ -285,7 +285,7 @@ func (o *others) watchAbsence(ctx context.Context) error {
 			if place == "csi-plugin" {
 				place += " of " + p.Spec.NodeName
 			}
-			if isReady(p) && p.DeletionTimestamp == nil {
+			if lab.IsReady(&p) && p.DeletionTimestamp == nil {
 				if last := seen[place]; !last.IsZero() {
 					o.absence = max(o.absence, time.Since(last))
 				}

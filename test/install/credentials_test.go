@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
@@ -149,8 +150,8 @@ func (s *scene) awaitTold(words ...string) {
 			if err != nil {
 				return false, err
 			}
-			if driver != http.StatusServiceUnavailable || provisioner != http.StatusServiceUnavailable || isReady(p) {
-				return false, fmt.Errorf("Pod %s: readiness probes answer %d and %d, ready=%v", p.Name, driver, provisioner, isReady(p))
+			if driver != http.StatusServiceUnavailable || provisioner != http.StatusServiceUnavailable || lab.IsReady(&p) {
+				return false, fmt.Errorf("Pod %s: readiness probes answer %d and %d, ready=%v", p.Name, driver, provisioner, lab.IsReady(&p))
 			}
 			events, err := s.Events(ctx, home, p.Name)
 			if err != nil {

@@ -4,11 +4,11 @@ package install
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // releaseVersion is the version that the tests make a release of, install and upgrade to, as docs/upgrade.md does.
@@ -30,22 +30,14 @@ func makeDist(ctx context.Context) error {
 	defer func() { _ = os.RemoveAll(scratch) }()
 	key, public := filepath.Join(scratch, "secret.key"), filepath.Join(scratch, "topodisk.pub")
 	charts := filepath.Dir(chartDir())
-	for _, command := range [][]string{
-		{"go", "-C", "test/release", "build", "-o", built("release"), "."},
-		{"go", "-C", "test/release", "build", "-o", built("minisign"), "aead.dev/minisign/cmd/minisign"},
-		{built("minisign"), "-G", "-W", "-p", public, "-s", key},
-		{built("release"), "make", "-trial", "-version", releaseVersion, "-architectures", runtime.GOARCH, "-key", key, "-out", dist("")},
-		{built("minisign"), "-V", "-p", public, "-m", dist("SHA256SUMS")},
-		{"sh", "-c", "cd " + dist("") + " && sha256sum --check --quiet SHA256SUMS"},
-		{"rm", "-rf", charts},
-		{"mkdir", charts},
-		{"tar", "-xzf", dist("topodisk-" + releaseVersion + ".tgz"), "-C", charts},
-	} {
-		run := exec.CommandContext(ctx, command[0], command[1:]...)
-		run.Dir, run.Stdout, run.Stderr = root, os.Stderr, os.Stderr
-		if err := run.Run(); err != nil {
-			return fmt.Errorf("%q: %w", command, err)
-		}
-	}
-	return nil
+	return programs.RunAll(ctx, root, os.Stderr,
+		[]string{"go", "-C", "test/release", "build", "-o", built("release"), "."},
+		[]string{"go", "-C", "test/release", "build", "-o", built("minisign"), "aead.dev/minisign/cmd/minisign"},
+		[]string{built("minisign"), "-G", "-W", "-p", public, "-s", key},
+		[]string{built("release"), "make", "-trial", "-version", releaseVersion, "-architectures", runtime.GOARCH, "-key", key, "-out", dist("")},
+		[]string{built("minisign"), "-V", "-p", public, "-m", dist("SHA256SUMS")},
+		[]string{"sh", "-c", "cd " + dist("") + " && sha256sum --check --quiet SHA256SUMS"},
+		[]string{"rm", "-rf", charts},
+		[]string{"mkdir", charts},
+		[]string{"tar", "-xzf", dist("topodisk-" + releaseVersion + ".tgz"), "-C", charts})
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,12 +99,9 @@ func nodeImages(ctx context.Context) ([]images.Image, error) {
 	idle.Names, idle.Entrypoint = idleImages(), slices.Concat(shell.Command, []string{"waits"}) // a container's arguments come behind
 	shell.Names = []string{"docker.io/library/busybox:1.37"}
 	list := append(componentImages(), shell, idle)
-	template := exec.CommandContext(ctx, helm,
-		append([]string{"template", "topodisk", chartDir(), "--kube-version=" + string(programs.Default), "--values=-"}, settings...)...)
-	template.Stdin, template.Stderr = strings.NewReader(labValues("http://unused")), os.Stderr
-	text, err := template.Output()
+	text, err := programs.RenderChart(ctx, root, chartDir(), labValues("http://unused"), settings...)
 	if err != nil {
-		return nil, fmt.Errorf("helm template: %w", err)
+		return nil, err
 	}
 	sidecars, err := images.Sidecars(text, imageName, programs.Default.BuiltNodes(root).Sidecars)
 	return append(list, sidecars...), err

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +96,7 @@ func (s *scene) awaitReady(limit time.Duration) {
 			return false, err
 		}
 		for _, p := range pods {
-			if !isReady(p) {
+			if !lab.IsReady(&p) {
 				return false, fmt.Errorf("Pod %s is %s on %q: %v", p.Name, p.Status.Phase, p.Spec.NodeName, states(p))
 			}
 		}
@@ -105,12 +104,6 @@ func (s *scene) awaitReady(limit time.Duration) {
 			return false, fmt.Errorf("there are %d Pods, want %d", len(pods), want)
 		}
 		return true, nil
-	})
-}
-
-func isReady(p corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 

@@ -220,6 +220,13 @@ func (l *Lab) AwaitRunning(ctx context.Context, namespace, name string, limit ti
 	return pod, l.withEvents(ctx, err, namespace, name)
 }
 
+// IsReady says whether a Pod is ready.
+func IsReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // ZoneOf returns the zone of a node of the lab, empty if it has no such node.
 func (l *Lab) ZoneOf(node string) string {
 	if i := slices.IndexFunc(l.Nodes, func(n Node) bool { return n.Name == node }); i >= 0 {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
@@ -31,17 +29,9 @@ func build(ctx context.Context, root string) error {
 		return err
 	}
 	release := filepath.Join(root, ".build", "run", "release")
-	for _, command := range [][]string{
-		{"go", "-C", "test/release", "build", "-o", release, "."},
-		{release, "image", "-version", imageVersion, "-architectures", runtime.GOARCH, "-out", imageFile(root)},
-	} {
-		run := exec.CommandContext(ctx, command[0], command[1:]...)
-		run.Dir, run.Stdout, run.Stderr = root, os.Stderr, os.Stderr
-		if err := run.Run(); err != nil {
-			return fmt.Errorf("%q: %w", command, err)
-		}
-	}
-	return nil
+	return programs.RunAll(ctx, root, os.Stderr,
+		[]string{"go", "-C", "test/release", "build", "-o", release, "."},
+		[]string{release, "image", "-version", imageVersion, "-architectures", runtime.GOARCH, "-out", imageFile(root)})
 }
 
 // values are what helm is told. File systems are XFS, which grow while they are mounted on machines without CAP_SYS_RESOURCE, too.
@@ -59,12 +49,9 @@ storageClasses:
 
 // sidecarImages are images of the sidecars that the lab has built, under the names that the chart has for them.
 func sidecarImages(ctx context.Context, root string) ([]images.Image, error) {
-	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root),
-		"--kube-version="+string(programs.Default), "--values=-")
-	template.Stdin, template.Stderr = strings.NewReader(values("http://unused")), os.Stderr
-	text, err := template.Output()
+	text, err := programs.RenderChart(ctx, root, chart(root), values("http://unused"))
 	if err != nil {
-		return nil, fmt.Errorf("helm template: %w", err)
+		return nil, err
 	}
 	return images.Sidecars(text, imageName, programs.Default.BuiltNodes(root).Sidecars)
 }

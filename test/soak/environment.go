@@ -148,17 +148,11 @@ func (e *environment) awaitInstalled(ctx context.Context) error {
 			return false, fmt.Errorf("there are %d Pods, want %d", len(pods), want)
 		}
 		for _, p := range pods {
-			if !isReady(&p) {
+			if !lab.IsReady(&p) {
 				return false, fmt.Errorf("%s is not ready", p.Name)
 			}
 		}
 		return true, nil
-	})
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 

@@ -191,7 +191,7 @@ func (t *turn) awaitBound(ctx context.Context, namespace, name string) error {
 func (t *turn) awaitRunning(ctx context.Context, namespace, name string) error {
 	return t.wait(ctx, podRunning, name, func(ctx context.Context) (bool, error) {
 		p, err := t.lab.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && p.Status.Phase == corev1.PodRunning && isReady(p), err
+		return err == nil && p.Status.Phase == corev1.PodRunning && lab.IsReady(p), err
 	})
 }
 

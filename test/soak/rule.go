@@ -28,7 +28,6 @@ type Rule struct {
 	Window   time.Duration // one round of the load
 	Absolute float64       // slack over the whole life, in the unit of a window's value
 	Relative float64       // slack as a part of the median window; the larger of both counts
-	MayRise  bool          // of work that is done, a fall is refused and not a rise
 }
 
 // minWindows is how many windows a life needs to be judged: of 6, a steady rise is significant.
@@ -84,15 +83,12 @@ func (r Rule) Judge(samples []Sample) (v Verdict, err error) {
 
 // refuse says why a life is not flat.
 func (r Rule) refuse(t Trend) string {
-	slack, growth, score, word := r.slack(t), t.Growth, t.Score, "rises"
-	if r.MayRise {
-		growth, score, word = -growth, -score, "falls"
-	}
-	if score <= significant || growth <= slack {
+	slack := r.slack(t)
+	if t.Score <= significant || t.Growth <= slack {
 		return ""
 	}
-	return fmt.Sprintf("%q %s by %.4g over %d windows of %v at a median of %.4g (%.4g is allowed)",
-		t.Life, word, growth, len(t.Windows), r.Window, t.Median, slack)
+	return fmt.Sprintf("%q rises by %.4g over %d windows of %v at a median of %.4g (%.4g is allowed)",
+		t.Life, t.Growth, len(t.Windows), r.Window, t.Median, slack)
 }
 
 // slack is how far the line through a life's windows may rise.

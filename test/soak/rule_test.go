@@ -85,11 +85,6 @@ func TestCounter(t *testing.T) {
 	wants(t, calls, series("a", 0, hourly), "")
 	wants(t, calls, series("a", 0, faster), `"a" rises by`)
 	wants(t, calls, series("a", 0, slower), "")
-
-	done := calls
-	done.MayRise = true
-	wants(t, done, series("a", 0, faster), "")
-	wants(t, done, series("a", 0, slower), `"a" falls by`)
 }
 
 func TestJudgeRefusesInput(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 )
 
 // Dirs are the directories of what was built.
@@ -262,6 +263,18 @@ func BuildHelm(ctx context.Context, root string, out *os.File) (string, error) {
 
 // BuiltHelm returns where BuildHelm puts helm.
 func BuiltHelm(root string) string { return filepath.Join(root, ".build", "helm", "helm") }
+
+// RenderChart returns what the helm that BuildHelm has built renders of a chart for the version of Kubernetes that labs run, with values and
+// further arguments.
+func RenderChart(ctx context.Context, root, chart, values string, args ...string) ([]byte, error) {
+	helm := exec.CommandContext(ctx, BuiltHelm(root), append([]string{"template", "topodisk", chart, "--kube-version=" + string(Default), "--values=-"}, args...)...)
+	helm.Stdin, helm.Stderr = strings.NewReader(values), os.Stderr
+	text, err := helm.Output()
+	if err != nil {
+		return nil, fmt.Errorf("helm template: %w", err)
+	}
+	return text, nil
+}
 
 // BuildUpstream builds upstream's csi-provisioner, which topodisk's is measured against, from the module test/kube/upstream, and
 // returns its directory. The Go build cache makes all but the first time quick.

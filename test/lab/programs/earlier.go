@@ -64,15 +64,11 @@ func BuildEarlierInstallation(ctx context.Context, root, commit, version string,
 	earlier := EarlierInstallation{Image: filepath.Join(into, image), Chart: filepath.Join(into, chart)}
 	return earlier, buildCommit(ctx, root, commit, into, []string{image, chart}, out, func(checkout string) error {
 		tool, dist := filepath.Join(checkout, ".build", "release-tool"), filepath.Join(checkout, ".build", "dist")
-		for _, command := range [][]string{
-			{"go", "-C", "test/release", "build", "-o", tool, "."},
-			{tool, "make", "-trial", "-version", version, "-architectures", runtime.GOARCH, "-out", dist},
-		} {
-			run := exec.CommandContext(ctx, command[0], command[1:]...)
-			run.Dir, run.Stdout, run.Stderr = checkout, out, out
-			if err := run.Run(); err != nil {
-				return fmt.Errorf("make release %s of commit %s: %w", version, commit, err)
-			}
+		err := RunAll(ctx, checkout, out,
+			[]string{"go", "-C", "test/release", "build", "-o", tool, "."},
+			[]string{tool, "make", "-trial", "-version", version, "-architectures", runtime.GOARCH, "-out", dist})
+		if err != nil {
+			return fmt.Errorf("make release %s of commit %s: %w", version, commit, err)
 		}
 		return errors.Join(os.Rename(filepath.Join(dist, image), earlier.Image), os.Rename(filepath.Join(dist, chart), earlier.Chart))
 	})

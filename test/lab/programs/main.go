@@ -28,6 +28,18 @@ func Main(name string, run func(ctx context.Context, root string) (code int, err
 	os.Exit(code)
 }
 
+// RunAll runs commands in a directory, one after the other, until one fails.
+func RunAll(ctx context.Context, dir string, out *os.File, commands ...[]string) error {
+	for _, command := range commands {
+		run := exec.CommandContext(ctx, command[0], command[1:]...)
+		run.Dir, run.Stdout, run.Stderr = dir, out, out
+		if err := run.Run(); err != nil {
+			return fmt.Errorf("%q: %w", command, err)
+		}
+	}
+	return nil
+}
+
 // Commit returns the commit of the checkout, short and marked if files differ from it, but for those of the paths. What writes them asks before.
 func Commit(ctx context.Context, root string, except ...string) (string, error) {
 	commit, err := git(ctx, root, "rev-parse", "--short", "HEAD")
