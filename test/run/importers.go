@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,7 +25,7 @@ func runWithImporters(ctx context.Context, patterns []string, within time.Durati
 	named := pathsOf(packages, func(goPackage) bool { return true })
 	importers := importersOf(named, all)
 	importing := pathsOf(importers, func(p goPackage) bool { return !p.asksTheMachine() })
-	fmt.Fprintf(out, "go vet of what is checked and of %d packages that import it\n", len(importers))
+	fmt.Fprintf(out, "go vet, with the packages that import it: %d\n", len(importers))
 	vet := append([]string{"vet"}, named...)
 	for _, p := range importers {
 		vet = append(vet, p.ImportPath)
@@ -40,15 +40,15 @@ func runWithImporters(ctx context.Context, patterns []string, within time.Durati
 		return r, err
 	}
 	fmt.Fprintln(out, r)
-	fmt.Fprintf(out, "the tests of %d packages that import these\n", len(importing))
+	fmt.Fprintln(out, "tests of packages that import it:", short(importing))
 	r, err = run(limited, importing, out)
-	if !errors.Is(limited.Err(), context.DeadlineExceeded) || r == nil {
+	if limited.Err() == nil || ctx.Err() != nil {
 		return r, err
 	}
+	r = cmp.Or(r, &results{})
 	left := slices.DeleteFunc(importing, func(path string) bool { return r.passed[path] || r.broken[path] })
-	fmt.Fprintf(out, "not run, for %v are over; make test PACKAGES=\"%s\" runs them\n", within,
-		strings.ReplaceAll(strings.Join(left, " "), module, "."))
-	if len(r.broken) > 0 {
+	fmt.Fprintf(out, "not run, for %v are over; make test PACKAGES=\"%s\" runs them\n", within, short(left))
+	if r.failed > 0 || len(r.broken) > 0 {
 		return r, err
 	}
 	return r, nil
@@ -63,3 +63,6 @@ func importersOf(paths []string, all []goPackage) (importers []goPackage) {
 	}
 	return importers
 }
+
+// short are packages as they are named in the checkout.
+func short(paths []string) string { return strings.ReplaceAll(strings.Join(paths, " "), module, ".") }

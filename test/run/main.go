@@ -74,7 +74,11 @@ const slowest = "./diskdriver/node"
 func run(ctx context.Context, packages []string, out io.Writer) (*results, error) {
 	// The timeout is for a machine that is slow, or busy; make lint runs all that vet has.
 	args, env, without := []string{"test", "-json", "-timeout=30m", "-vet=off", "-race"}, []string{}, ""
-	if why := noRaceDetector(ctx); why != "" {
+	why := noRaceDetector(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if why != "" {
 		// Packages with C in them would need the compiler, too.
 		args, env = args[:4], []string{"CGO_ENABLED=0"}
 		without = "run without the race detector, which needs a C compiler (packages gcc, libc6-dev): " + why
