@@ -80,8 +80,8 @@ func (r result) print(out io.Writer, judgements []judgement) {
 	}
 	row()
 	row("waited for", "times", "median", "99 %", "longest", "allowed")
-	for _, x := range r.waits() {
-		row(x.what, x.times, seconds(x.half), seconds(x.most), seconds(x.longest), seconds(x.limit))
+	for _, w := range r.waits() {
+		row(w.cells()...)
 	}
 	_ = w.Flush() // an error of the terminal's
 }
@@ -100,6 +100,11 @@ func cells(j judgement) []any {
 		verdict = "NOT FLAT"
 	}
 	return []any{name, len(j.Lives), number(j.worst.Median), number(j.worst.Growth), number(j.allowed), verdict}
+}
+
+// cells are the row of what was waited for.
+func (w waiting) cells() []any {
+	return []any{w.what, w.times, seconds(w.half), seconds(w.most), seconds(w.longest), seconds(w.limit)}
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
