@@ -128,34 +128,18 @@ func mean(took []time.Duration) time.Duration {
 
 // markdown is the section of docs/benchmarks.md.
 func (f accountFigures) markdown() string {
-	var b strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	row := func(name string, value float64, unit, target string, ok bool) {
-		verdict := "ok"
-		if !ok {
-			verdict = "MISSED"
-		}
-		p("| %s | %s | %s | %s |", name, number(value, unit), target, verdict)
-	}
-	p("## Many clusters on one account")
-	p("")
-	p("%d drivers, each a process of the shipped `disk-driver`, share one account of the shipped `ecs-simulator`. They don't know its", accountDrivers)
-	p("limits: %d calls of %s a minute, and the others of its profile `default`. Nothing coordinates the drivers. Each has %d", accountLimit, accountAction, accountCallers)
-	p("lifecycles in progress at any time, so that all wait for %s. Callers pause for at most %v between two calls, like the chart's", accountAction, accountPause)
-	p("sidecars. Latencies are those of profile `real`, without spread.")
-	p("")
-	p("| figure | measured | target | |")
-	p("|---|---|---|---|")
-	throttled := 100 * float64(f.throttled) / float64(f.calls)
-	row("throttled calls, of the mutating calls", throttled, "%", "<= 5 %", throttled <= 5)
-	least := 100 * float64(slices.Min(f.used)) / accountLimit
-	row("used part of the limit of "+accountAction+", minimum of the windows", least, "%", ">= 85 %", least >= 85)
+	throttled, least := 100*float64(f.throttled)/float64(f.calls), 100*float64(slices.Min(f.used))/accountLimit
 	longest, median := f.waits[len(f.waits)-1], f.waits[len(f.waits)/2]
 	ratio := longest.Seconds() / median.Seconds()
-	row("mean wait for a publish, maximum of the drivers / their median", ratio, "", "<= 3", ratio <= 3)
-	p("")
-	p("- The first %d windows, in which no driver knows the limits yet, are not counted. Counted are %d windows of a minute, with %v of %s accepted and %d of %d calls throttled.", accountUnsteady, len(f.used), f.used, accountAction, f.throttled, f.calls)
-	p("- The drivers' mean waits are %v to %v, their median is %v.", f.waits[0].Round(100*time.Millisecond), longest.Round(100*time.Millisecond), median.Round(100*time.Millisecond))
-	p("- %s Commit %s, %s.", machine("make bench WHAT=accounts"), commit(), time.Now().UTC().Format("2006-01-02"))
-	return b.String()
+	round := func(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+	return render("accounts", map[string]any{
+		"Drivers": accountDrivers, "Limit": accountLimit, "Action": accountAction, "Callers": accountCallers, "Pause": accountPause,
+		"Rows": [][]any{
+			{"throttled calls, of the mutating calls", number(throttled, "%"), "<= 5 %", verdict(throttled <= 5)},
+			{"used part of the limit of " + accountAction + ", minimum of the windows", number(least, "%"), ">= 85 %", verdict(least >= 85)},
+			{"mean wait for a publish, maximum of the drivers / their median", number(ratio, ""), "<= 3", verdict(ratio <= 3)},
+		},
+		"Unsteady": accountUnsteady, "Used": f.used, "Throttled": f.throttled, "Calls": f.calls,
+		"Shortest": round(f.waits[0]), "Longest": round(longest), "Median": round(median), "Measured": measured("accounts", nil),
+	})
 }

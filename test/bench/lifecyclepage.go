@@ -129,61 +129,24 @@ func (r lifecycleRow) print(first bool) {
 
 // lifecyclePage is the section of docs/benchmarks.md.
 func lifecyclePage(rows []lifecycleRow) string {
-	var b strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	p("## The driver, from its socket to ECS")
-	p("")
-	p("What a sidecar observes: the shipped `disk-driver`, called over gRPC on its socket, with the shipped `ecs-simulator` behind it over")
-	p("HTTP. A lifecycle creates, publishes, expands, unpublishes and deletes one volume, each step as soon as the one before is")
-	p("done; all lifecycles of a row begin at the same time. Each row has its own simulator and driver, started for it, and is the")
-	p("median of %d rounds.", lifecycleRounds)
-	p("")
-	p("The limit is ECS's own time: the time of its replies and asynchronous changes in the same run, one read of the run's average")
-	p("length to see the end of each attach and each detach, and the order that an instance forces on them: one at a time (serial) or")
-	p("five detaches in parallel (parallel).")
-	p("")
-	p("With a handover, the driver is killed after half of the time that the same lifecycles took before on the same simulator. From")
-	p("then on a second driver is called, which has run beside it the whole time without a call. An answer is wrong if it is OK but")
-	p("does not match the state in ECS. The time lost is the difference to the run without a handover.")
-	p("")
-	p("A lifecycle takes a call and a part more than it did at commit de8cb84, and a second more where an instance detaches in parallel. A")
-	p("tag says that a disk is in use before its first attach, a creation is answered only once ECS says that the disk is available, and")
-	p("an expansion only once its new size was read. The targets allow for the tag alone.")
-	p("")
-	p("| latencies, lifecycles at once | driver | calls a lifecycle | wall | limit | wall / limit | target | |")
-	p("|---|---|---|---|---|---|---|---|")
+	var limits, crowds, times [][]any
 	for _, r := range rows {
 		if r.throttle == "" {
-			p("| %s | %s | %.2f | %.2f s | %.2f s | %.2f | %s | %s |", r.name, r.driver, r.calls, r.wall, r.limit, r.ratio, r.target(), r.verdict())
+			limits = append(limits, []any{r.name, r.driver, fmt.Sprintf("%.2f", r.calls), inSeconds(r.wall), inSeconds(r.limit), fmt.Sprintf("%.2f", r.ratio),
+				r.target(), r.verdict()})
+		} else {
+			for _, f := range r.crowdFigures() {
+				crowds = append(crowds, []any{r.name, r.driver, f.name, number(f.value, f.unit), "<= " + number(f.most, f.unit), verdict(f.value <= f.most)})
+			}
 		}
-	}
-	p("")
-	p("A crowd whose calls are throttled: `ecs-simulator` limits the calls of each action a minute as its profile `default` does, to 600, 500")
-	p("for AttachDisk and 1 200 for DescribeDisks. The driver does not know these limits. Callers pause for at most %v between two calls.", accountPause)
-	p("")
-	p("| latencies, lifecycles at once | driver | figure | measured | target | |")
-	p("|---|---|---|---|---|---|")
-	for _, r := range rows {
-		if r.throttle == "" {
-			continue
-		}
-		for _, f := range r.crowdFigures() {
-			p("| %s | %s | %s | %s | <= %s | %s |", r.name, r.driver, f.name, number(f.value, f.unit), number(f.most, f.unit), verdict(f.value <= f.most))
-		}
-	}
-	p("")
-	p("Time of each operation from its first call to its OK, p50 / p99 in seconds:")
-	p("")
-	p("| latencies, lifecycles at once | driver | %s | answers to retry later |", strings.Join(operationNames, " | "))
-	p("|---|---|---|---|---|---|---|---|")
-	for _, r := range rows {
-		cells := []string{r.name, r.driver}
+		cells := []any{r.name, r.driver}
 		for _, name := range operationNames {
-			cells = append(cells, fmt.Sprintf("%.2f / %.2f", r.p50[name], r.p99[name]))
+			cells = append(cells, both(quantiles{r.p50[name], r.p99[name]}))
 		}
-		p("| %s | %.0f |", strings.Join(cells, " | "), r.later)
+		times = append(times, append(cells, fmt.Sprintf("%.0f", r.later)))
 	}
-	p("")
-	p("- %s Commit %s, %s.", machine("make bench WHAT=lifecycle"), commit(), time.Now().UTC().Format("2006-01-02"))
-	return b.String()
+	return render("lifecycle", map[string]any{
+		"Rounds": lifecycleRounds, "Rows": limits, "Pause": accountPause, "Crowds": crowds, "Operations": strings.Join(operationNames, " | "), "Times": times,
+		"Measured": measured("lifecycle", nil),
+	})
 }

@@ -161,12 +161,7 @@ type podsFigure struct {
 	Got, Limit float64 // seconds
 }
 
-func (f podsFigure) verdict() string {
-	if f.Got <= f.Limit {
-		return "ok"
-	}
-	return "MISSED"
-}
+func (f podsFigure) verdict() string { return verdict(f.Got <= f.Limit) }
 
 // of returns the run of a source.
 func (r podsRow) of(source string) podsRun {

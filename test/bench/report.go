@@ -1,10 +1,13 @@
 package main
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"text/template"
+	"time"
 
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
@@ -34,7 +37,40 @@ func writeSection(path, name, text string) error {
 	return os.WriteFile(path, []byte(before+begin+"\n"+strings.TrimSpace(text)+"\n\n"+end+after), 0o644)
 }
 
-// machine says what the wall-clock figures were measured on, and how.
-func machine(command string) string {
-	return fmt.Sprintf("Command: `%s`. Machine: %s.", command, programs.Machine())
+// pages are the parts of docs/benchmarks.md, but for what is measured.
+//
+//go:embed pages/*.md
+var pages embed.FS
+
+var templates = template.Must(template.New("").Option("missingkey=error").Funcs(template.FuncMap{"rows": tableRows}).ParseFS(pages, "pages/*.md"))
+
+// render returns a part of the page. Its text and what it needs are both of this program, so that an error is a mistake in it.
+func render(name string, data map[string]any) string {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, name+".md", data); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+// tableRows are the rows of a table.
+func tableRows(table [][]any) string {
+	var b strings.Builder
+	for _, row := range table {
+		b.WriteString("|")
+		for _, cell := range row {
+			fmt.Fprintf(&b, " %v |", cell)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// measured says how, on what and when figures were measured: rows that are kept at their commits, others now.
+func measured(what string, commits []string) string {
+	text := fmt.Sprintf("Command: `make bench WHAT=%s`. Machine: %s.", what, programs.Machine())
+	if commits != nil {
+		return text + " Measured: " + strings.Join(commits, "; ") + "."
+	}
+	return text + fmt.Sprintf(" Commit %s, %s.", commit(), time.Now().UTC().Format("2006-01-02"))
 }

@@ -100,36 +100,18 @@ type whyRow struct {
 }
 
 func (r whyRow) cells() string {
-	verdict := "ok"
-	if median(r.wall) > whyLimit {
-		verdict = "MISSED"
-	}
-	return fmt.Sprintf("| %s | %.2f s | %.2f to %.2f s | %.2f s | <= %d s | %s |", r.what, median(r.wall), slices.Min(r.wall), slices.Max(r.wall), median(r.cpu), whyLimit, verdict)
+	return fmt.Sprintf("| %s | %.2f s | %.2f to %.2f s | %.2f s | <= %d s | %s |", r.what, median(r.wall), slices.Min(r.wall), slices.Max(r.wall), median(r.cpu), whyLimit, verdict(median(r.wall) <= whyLimit))
 }
 
 // markdown is this benchmark's part of the page.
 func (s whyScale) markdown(rows []whyRow) string {
-	var b strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	p("## kubectl topodisk why, in a large cluster")
-	p("")
-	p("The shipped `kubectl topodisk why`, from its start to its end, in a cluster of %d nodes, %d PersistentVolumes, as many", s.nodes, s.volumes)
-	p("VolumeAttachments, and %d Pods.", s.pods)
-	p("")
-	p("| subject | median | range | its own CPU time | target | |")
-	p("|---|---|---|---|---|---|")
+	var lines []string
 	for _, r := range rows {
-		p("%s", r.cells())
+		lines = append(lines, r.cells())
 	}
-	p("")
-	for _, note := range []string{
-		fmt.Sprintf("Each row is the median of %d runs, including the first one. Nothing is cached between runs.", s.runs),
-		fmt.Sprintf("A real control plane (etcd, API server, scheduler, controller-manager) shares the machine's CPUs with the program. The Pods are in %d namespaces, six on each node; the measured Pods wait for a node with room in their volume's zone.", spaces),
-		machine("make bench WHAT=why") + fmt.Sprintf(" Commit %s, %s.", commit(), time.Now().UTC().Format("2006-01-02")),
-	} {
-		p("- %s", note)
-	}
-	return b.String()
+	return render("why", map[string]any{
+		"Nodes": s.nodes, "Volumes": s.volumes, "Pods": s.pods, "Rows": lines, "Runs": s.runs, "Spaces": spaces, "Measured": measured("why", nil),
+	})
 }
 
 // awaitJudged waits until the scheduler has found no room for a Pod.
