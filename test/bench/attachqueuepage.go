@@ -17,13 +17,15 @@ func queuePage(figures []queueFigures, commits []string) string {
 		if f.Settled.Attach.P99 > 0 {
 			rows = append(rows, append([]any{"", "once " + grouped(f.Hanging) + " detaches have hung for minutes"}, v.cells(f.Settled, f.Idle)...))
 		}
-		memory = append(memory, []any{v.says, fmt.Sprintf("%d MiB, %d MiB", f.AttacherIdle, f.AttacherPeak), fmt.Sprintf("%d MiB, %d MiB", f.DriverIdle, f.DriverPeak)})
+		memory = append(memory, []any{v.says, idleAndPeak(f.AttacherIdle, f.AttacherPeak), idleAndPeak(f.DriverIdle, f.DriverPeak)})
 	}
 	return render("attach-queue", map[string]any{
 		"Hanging": grouped(figures[0].Hanging), "Attaches": figures[0].Attaches, "Rows": rows, "Memory": memory, "AtATime": disksPerInstance,
 		"Measured": measured("attach-queue", commits),
 	})
 }
+
+func idleAndPeak(idle, peak int) string { return fmt.Sprintf("%d MiB, %d MiB", idle, peak) }
 
 // cells are the times of a round, with what its attaches are held against between them and the detaches.
 func (r queueRound) cells(ratio, target, verdict string) []any {

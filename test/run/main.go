@@ -136,8 +136,10 @@ func report(ctx context.Context, events io.Reader, out io.Writer) (*results, err
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return r, nil
+		default:
 		}
 		if len(line) > 0 {
 			var e event

@@ -267,7 +267,8 @@ func BuiltHelm(root string) string { return filepath.Join(root, ".build", "helm"
 // RenderChart returns what the helm that BuildHelm has built renders of a chart for the version of Kubernetes that labs run, with values and
 // further arguments.
 func RenderChart(ctx context.Context, root, chart, values string, args ...string) ([]byte, error) {
-	helm := exec.CommandContext(ctx, BuiltHelm(root), append([]string{"template", "topodisk", chart, "--kube-version=" + string(Default), "--values=-"}, args...)...)
+	args = append([]string{"template", "topodisk", chart, "--kube-version=" + string(Default), "--values=-"}, args...)
+	helm := exec.CommandContext(ctx, BuiltHelm(root), args...)
 	helm.Stdin, helm.Stderr = strings.NewReader(values), os.Stderr
 	text, err := helm.Output()
 	if err != nil {
