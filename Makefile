@@ -40,7 +40,8 @@ help: ## list the targets and their variables
 ##   KEY_PASSWORD_FILE     release: its password (asked for on the terminal)
 ##   KEEP=1, STOP=1        demo: leave it running; end it
 ##   NODES, DOWN=1         lab: how many nodes (3); remove every lab
-##   QUICK=1               e2e-nodes: a smaller crowd; e2e-storage: some tests
+##   QUICK=1               e2e-nodes: a smaller crowd; e2e-storage: some tests;
+##                         bench: a few of everything, and no page
 ##   KUBE                  e2e-versions (1.33,1.34,1.35,1.36,1.37); ci: the oldest,
 ##                         and docs/compatibility.md stays as it is
 ##   SUITES                e2e-versions (demo,e2e,storage)
@@ -234,7 +235,8 @@ ifeq ($(WHAT),topology)
 	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology
 else
 	@mkdir -p .build/run && $(GO) build -o .build/run/bench ./test/bench
-	.build/run/bench -what '$(WHAT)' -programs bin -rows '$(ROWS)' -driver '$(DRIVER)' -node-driver '$(NODE_DRIVER)' -write docs/benchmarks.md
+	.build/run/bench -what '$(WHAT)' -programs bin -rows '$(ROWS)' -driver '$(DRIVER)' -node-driver '$(NODE_DRIVER)' \
+	  $(if $(QUICK),-small) -write docs/benchmarks.md
 endif
 
 vulncheck: ## look for known vulnerabilities in what the programs call

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -36,20 +34,14 @@ const disksPerInstance = 5
 // queueScale is how much there is of everything.
 type queueScale struct {
 	hanging, attaches int
-	settle, limit     time.Duration
-	attacher, driver  string // further flags
+	settle            time.Duration // how long the detaches have hung when attaches come for the second time
+	limit             time.Duration // for how long the attaches are waited for
 }
 
-func (s *queueScale) flags() {
-	flag.IntVar(&s.hanging, "hanging", 5000, "attach-queue: detaches that hang")
-	flag.IntVar(&s.attaches, "attaches", 500, "attach-queue: attaches at once")
-	flag.DurationVar(&s.settle, "settle", 5*time.Minute, "attach-queue: how long the detaches have hung when attaches come for the second time")
-	flag.DurationVar(&s.limit, "attach-limit", 40*time.Minute, "attach-queue: for how long the attaches are waited for")
-	flag.StringVar(&s.attacher, "attacher-flags", "", "attach-queue: flags of csi-attacher after the row's, for a trial that is not kept")
-	flag.StringVar(&s.driver, "driver-flags", "", "attach-queue: the same of disk-driver")
-}
-
-func (s queueScale) isTrial() bool { return s.attacher != "" || s.driver != "" }
+var (
+	queueAll = queueScale{hanging: 5000, attaches: 500, settle: 5 * time.Minute, limit: 40 * time.Minute}
+	queueFew = queueScale{hanging: 50, attaches: 20, settle: 10 * time.Second, limit: 5 * time.Minute}
+)
 
 // variant is how csi-attacher and disk-driver are started.
 type variant struct {
@@ -279,14 +271,14 @@ func benchAttachQueue(ctx context.Context, root string, s queueScale, rows, writ
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
 		fmt.Printf("%s: %+v\n", v.name, f)
-		if s.isTrial() {
+		if write == "" {
 			continue
 		}
 		if err := results.save(v.name, []queueFigures{f}); err != nil {
 			return err
 		}
 	}
-	if write == "" || s.isTrial() {
+	if write == "" {
 		return nil
 	}
 	return results.publish(write, "attach-queue", rowKeys(variants, variant.named), queuePage)
@@ -299,10 +291,10 @@ func benchVariant(ctx context.Context, root string, dirs programs.Dirs, s queueS
 		return f, err
 	}
 	defer func() { err = errors.Join(err, q.Stop()) }()
-	if err := q.Topodisk.StartDriver(ctx, append(slices.Clone(v.driver), strings.Fields(s.driver)...)...); err != nil {
+	if err := q.Topodisk.StartDriver(ctx, v.driver...); err != nil {
 		return f, err
 	}
-	if err := q.startAttacher(append(slices.Clone(v.attacher), strings.Fields(s.attacher)...)...); err != nil {
+	if err := q.startAttacher(v.attacher...); err != nil {
 		return f, err
 	}
 	return q.measure(ctx, v, old)

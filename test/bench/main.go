@@ -28,13 +28,12 @@ func main() {
 	shipped := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle, pods: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	nodeDriver := flag.String("node-driver", "", "pods: the node plugin of the other driver, likewise; {node}, {instance} and {zone} stand for the node")
-	sizes := podsSizes{}
-	sizes.flags()
-	plan, why, queue := scale{}, whyScale{}, queueScale{}
-	plan.flags()
-	why.flags()
-	queue.flags()
+	small := flag.Bool("small", false, "provisioner, pods, why, attach-queue: a few of everything, to see that it works; nothing is written")
 	flag.Parse()
+	sizes, plan, why, queue := podsAll, scaleAll, whyAll, queueAll
+	if *small {
+		sizes, plan, why, queue, *write = podsFew, scaleFew, whyFew, queueFew, ""
+	}
 	programs.Main("bench", func(ctx context.Context, root string) (int, error) {
 		switch *what {
 		case "lifecycle":

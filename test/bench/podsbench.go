@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -19,28 +18,17 @@ import (
 
 // podsSizes are how many there are of everything.
 type podsSizes struct {
-	small                                                 bool
-	alone, usual, crowd, replicas, updates, claims, nodes int
+	small             bool // nothing is judged
+	alone, usual      int  // Pods that are started one at a time, also with the kubelet's default periods
+	crowd             int  // Pods at once on one node, and disks of the node that is drained
+	replicas, updates int  // of the StatefulSet that is updated, one a node
+	claims, nodes     int  // claims at once over nodes that KWOK keeps
 }
 
-func (s *podsSizes) flags() {
-	flag.BoolVar(&s.small, "small", false, "pods: a few of everything, to see that it works")
-	flag.IntVar(&s.alone, "alone", 100, "pods: Pods that are started one at a time")
-	flag.IntVar(&s.usual, "usual", 100, "pods: the same with the kubelet's default periods")
-	flag.IntVar(&s.crowd, "crowd", 64, "pods: Pods at once on one node, and disks of the node that is drained")
-	flag.IntVar(&s.replicas, "replicas", podsNodes, "pods: replicas of the StatefulSet that is updated, one a node")
-	flag.IntVar(&s.updates, "updates", 10, "pods: how many times it is updated")
-	flag.IntVar(&s.claims, "pods-claims", 1000, "pods: claims at once over nodes that KWOK keeps")
-	flag.IntVar(&s.nodes, "pods-nodes", 100, "pods: those nodes")
-}
-
-// chosen are the sizes to run with.
-func (s podsSizes) chosen() podsSizes {
-	if s.small {
-		return podsSizes{small: true, alone: 2, usual: 1, crowd: 4, replicas: 2, updates: 1, claims: 20, nodes: 4}
-	}
-	return s
-}
+var (
+	podsAll = podsSizes{alone: 100, usual: 100, crowd: 64, replicas: podsNodes, updates: 10, claims: 1000, nodes: 100}
+	podsFew = podsSizes{small: true, alone: 2, usual: 1, crowd: 4, replicas: 2, updates: 1, claims: 20, nodes: 4}
+)
 
 // podsScenario is a row of the page: where it runs, and how.
 type podsScenario struct {
@@ -148,7 +136,7 @@ func benchEach(ctx context.Context, places map[podsPlace]string) error {
 // benchInSandbox runs scenarios that share a kind of lab.
 func benchInSandbox(ctx context.Context, root string, box sandbox.Sandbox, wanted []podsScenario, o podsOptions) (err error) {
 	results := podsResults(root)
-	bench, err := openPods(ctx, root, box.Dir, wanted[0].where, o.sizes.chosen(), o)
+	bench, err := openPods(ctx, root, box.Dir, wanted[0].where, o.sizes, o)
 	if err != nil {
 		return err
 	}

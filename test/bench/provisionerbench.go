@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,20 +20,20 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, hugeRuns, rounds, steady, crowd, nodes, volumes, hugeNodes, hugeVolumes int }
-
-func (s *scale) flags() {
-	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
-	flag.IntVar(&s.runs, "runs", 5, "provisioner: runs of each program in the small cluster, of which the median counts")
-	flag.IntVar(&s.hugeRuns, "huge-runs", 2, "provisioner: the same in the huge cluster")
-	flag.IntVar(&s.rounds, "rounds", 3, "provisioner: the same for the rows that take long")
-	flag.IntVar(&s.nodes, "nodes", 5000, "provisioner: nodes of the large cluster")
-	flag.IntVar(&s.volumes, "volumes", 20000, "provisioner: volumes of the large cluster")
-	flag.IntVar(&s.hugeNodes, "huge-nodes", 15000, "provisioner: nodes of the huge cluster")
-	flag.IntVar(&s.hugeVolumes, "huge-volumes", 100000, "provisioner: volumes of the huge cluster")
-	flag.IntVar(&s.steady, "steady", 300, "provisioner: claims of each program that come at an even rate")
-	flag.IntVar(&s.crowd, "other-claims", 10000, "provisioner: claims of one namespace beside ten of another")
+type scale struct {
+	claims                 int // at once
+	runs, hugeRuns, rounds int // of each program, of which the median counts: in the small cluster, in the huge one, of rows that take long
+	steady                 int // claims of each program that come at an even rate
+	crowd                  int // claims of one namespace beside a few of another
+	nodes, volumes         int // of the large cluster
+	hugeNodes, hugeVolumes int
 }
+
+var (
+	scaleAll = scale{claims: 1000, runs: 5, hugeRuns: 2, rounds: 3, steady: 300, crowd: 10000,
+		nodes: 5000, volumes: 20000, hugeNodes: 15000, hugeVolumes: 100000}
+	scaleFew = scale{claims: 20, runs: 1, hugeRuns: 1, rounds: 1, steady: 20, crowd: 100, nodes: 30, volumes: 50, hugeNodes: 60, hugeVolumes: 100}
+)
 
 const (
 	waitForConsumer = storagev1.VolumeBindingWaitForFirstConsumer

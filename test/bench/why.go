@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,12 +27,10 @@ const whyLimit = 2
 // whyScale is how large the cluster is.
 type whyScale struct{ nodes, volumes, pods, runs int }
 
-func (s *whyScale) flags() {
-	flag.IntVar(&s.nodes, "why-nodes", 5000, "why: nodes of the cluster")
-	flag.IntVar(&s.volumes, "why-volumes", 20000, "why: PersistentVolumes, each attached and used by a Pod")
-	flag.IntVar(&s.pods, "why-pods", 30000, "why: Pods, over 20 namespaces")
-	flag.IntVar(&s.runs, "why-runs", 7, "why: runs of the program for each row")
-}
+var (
+	whyAll = whyScale{nodes: 5000, volumes: 20000, pods: 30000, runs: 7}
+	whyFew = whyScale{nodes: 60, volumes: 100, pods: 200, runs: 1}
+)
 
 // benchWhy measures `kubectl topodisk why` on a real API server that is full.
 func benchWhy(ctx context.Context, root string, s whyScale, write string) (err error) {
