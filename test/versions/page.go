@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 
 	"sigs.k8s.io/yaml"
 
@@ -17,29 +19,19 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-const pageHead = `# Compatibility
+//go:embed page.md
+var pageText string
 
-Made by ` + "`make e2e-versions`" + ` from what it has run, from the chart and from the tables in the code. Anything not listed as run was
-not run.
+var pageTemplate = template.Must(template.New("page").Option("missingkey=error").Funcs(template.FuncMap{"rows": rows}).Parse(pageText))
 
-## Kubernetes
-
-`
-
-const suitesText = `
-What was run was built from published Go modules. *Demo* is ` + "`make demo`" + `; *end-to-end* are the tests of ` + "`make e2e`" + ` on a control plane of
-that version; *storage* is the quick part of Kubernetes' own storage tests of that version, on real nodes with its kubelet
-([conformance.md](conformance.md) has all of them, on the version named there). A cell gives tests passed, failed and skipped. The
-simulated ECS stands for the real one throughout.
-
-The chart installs on Kubernetes ` + "`%s`" + `. The programs of 1.31 and 1.32 can't be built from published modules, so no control plane of
-theirs was run. ` + "`make chart`" + ` decodes everything that the chart renders strictly with the published API types of 1.31, which those of
-1.32 include: all fields are known, and so is the kind of every resource that the roles name, but for VolumeAttributesClasses. What
-this can't show is how their API servers, controllers and kubelets behave.
-
-| since | what it is needed for | before |
-|---|---|---|
-`
+// rows are those of a table.
+func rows(table [][]string) string {
+	var b strings.Builder
+	for _, cells := range table {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return b.String()
+}
 
 // feature is what the chart has for some versions only.
 type feature struct{ since, what, before string }
@@ -93,49 +85,48 @@ func render(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	b.WriteString(pageHead)
-	if err := writeVersions(&b, root, all); err != nil {
+	versions, err := versionRows(root, all)
+	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&b, suitesText, chart.kubeVersion)
+	var needed, sidecars [][]string
 	for _, f := range features {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.since, f.what, f.before)
+		needed = append(needed, []string{f.since, f.what, f.before})
 	}
-	b.WriteString("\n## Sidecars\n\nThe versions that the chart installs, and that the tests run.\n\n| sidecar | version |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(chart.sidecars)) {
-		fmt.Fprintf(&b, "| %s | %s |\n", name, chart.sidecars[name])
+		sidecars = append(sidecars, []string{name, chart.sidecars[name]})
 	}
-	writeFamilies(&b)
-	writeKernels(&b, all)
-	writeLimits(&b)
-	return b.String(), nil
+	var b strings.Builder
+	err = pageTemplate.Execute(&b, map[string]any{
+		"Versions": versions, "Oldest": chart.kubeVersion, "Features": needed, "Sidecars": sidecars, "Families": familyRows(),
+		"Filesystems": strings.Join(disk.Filesystems(), ", "), "Kernels": kernelRows(all), "Limits": limitRows(),
+	})
+	return b.String(), err
 }
 
-// writeVersions writes a row for each version.
-func writeVersions(b *strings.Builder, root string, all results) error {
-	b.WriteString("| version | release | demo | end-to-end | storage | at commit |\n|---|---|---|---|---|---|\n")
+// versionRows has a row for each version.
+func versionRows(root string, all results) (table [][]string, err error) {
 	for _, v := range slices.Backward(programs.Versions) {
 		release, err := v.Release(root)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fmt.Fprintf(b, "| %s | %s |", v, release)
+		row := []string{string(v), release}
 		var commits []string
 		for _, s := range suites {
 			got, ok := all[v][s.name]
 			if !ok {
-				b.WriteString(" not run yet |")
+				row = append(row, "not run yet")
 				continue
 			}
-			fmt.Fprintf(b, " %s%s |", got.cell(), otherRelease(got.Kubernetes, release))
+			row = append(row, got.cell()+otherRelease(got.Kubernetes, release))
 			if at := got.Commit + " (" + got.Date + ")"; !slices.Contains(commits, at) {
 				commits = append(commits, at)
 			}
 		}
-		fmt.Fprintf(b, " %s |\n", strings.Join(commits, ", "))
+		table = append(table, append(row, strings.Join(commits, ", ")))
 	}
-	return nil
+	return table, nil
 }
 
 // cell is a result in a table. The demo is one test.
@@ -170,17 +161,8 @@ func made(categories []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(categories), func(c string) bool { return !slices.Contains(known, disk.Category(c)) }), "`, `")
 }
 
-// writeFamilies writes the table of instance families that the simulated ECS knows.
-func writeFamilies(b *strings.Builder) {
-	b.WriteString(`
-## Instance families
-
-The driver asks ECS what an instance can take ([node-facts.md](node-facts.md)), so it has no list of families. These are the ones
-that the simulated ECS has, with the figures of public pages.
-
-| family | disks are | data disks | disk types |
-|---|---|---|---|
-`)
+// familyRows are the instance families that the simulated ECS knows.
+func familyRows() (table [][]string) {
 	families := map[string]family{}
 	for _, t := range ecssim.InstanceTypes() {
 		name := t.Family
@@ -203,40 +185,24 @@ that the simulated ECS has, with the figures of public pages.
 		if f.most > f.least {
 			disks += " to " + fmt.Sprint(f.most)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | `%s` |\n", name, device, disks, cmp.Or(f.categories, "cloud"))
+		table = append(table, []string{"`" + name + "`", device, disks, "`" + cmp.Or(f.categories, "cloud") + "`"})
 	}
+	return table
 }
 
-// writeKernels writes what nodes need, and what they had in the runs.
-func writeKernels(b *strings.Builder, all results) {
-	fmt.Fprintf(b, `
-## Kernels and file systems
-
-File systems are %s. A new xfs has by default the features that Linux mounts since 4.19; with `+"`xfsFeatures: latest`"+` in the
-class it has those of the installed mkfs.xfs, which need Linux 5.10 ([node.md](node.md)). In the runs of *storage* nodes had:
-
-`, strings.Join(disk.Filesystems(), ", "))
-	b.WriteString("| Kubernetes | Linux | containerd | e2fsprogs | xfsprogs |\n|---|---|---|---|---|\n")
+// kernelRows are what nodes had in the runs.
+func kernelRows(all results) (table [][]string) {
 	for _, v := range slices.Backward(programs.Versions) {
-		got, ok := all[v]["storage"]
-		if !ok {
-			continue
+		if got, ok := all[v]["storage"]; ok {
+			m := got.Machine
+			table = append(table, []string{string(v), m.Kernel, m.Containerd, m.E2fsprogs, m.Xfsprogs})
 		}
-		m := got.Machine
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", v, m.Kernel, m.Containerd, m.E2fsprogs, m.Xfsprogs)
 	}
+	return table
 }
 
-// writeLimits writes the limits of disks.
-func writeLimits(b *strings.Builder) {
-	b.WriteString(`
-## Limits
-
-[node.md](node.md#how-many-volumes) says how many volumes a node has, [parameters.md](parameters.md) what else each type takes.
-
-| disk type | sizes | zones | several instances |
-|---|---|---|---|
-`)
+// limitRows are the limits of disks.
+func limitRows() (table [][]string) {
 	for _, c := range disk.Categories() {
 		traits, _ := c.Traits()
 		zones, several := "one", "no"
@@ -246,8 +212,9 @@ func writeLimits(b *strings.Builder) {
 		if traits.MultiAttach {
 			several = "block volumes, with `multiAttach`"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", c, traits.Size, zones, several)
+		table = append(table, []string{"`" + string(c) + "`", fmt.Sprint(traits.Size), zones, several})
 	}
+	return table
 }
 
 var asked = regexp.MustCompile(`semverCompare "[<>=]+(1\.\d+)`)
