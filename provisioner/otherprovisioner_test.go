@@ -53,7 +53,7 @@ func TestAnotherProvisionerIsFoundByItsVolumes(t *testing.T) {
 			must(t, b.api.Tracker().Add(claim))
 			must(t, b.api.Tracker().Add(pv))
 			must(t, b.caches.Fill(t.Context()))
-			b.handlers.volumeChanged(nil, b.cachedVolume(t, test.pv))
+			b.volumeChanged(nil, b.cachedVolume(t, test.pv))
 			if (len(told) > 0) != test.want || test.want && told[0] != test.pv+" for shop/data" {
 				t.Errorf("told %q", told)
 			}
