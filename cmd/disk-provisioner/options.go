@@ -104,7 +104,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "timeout of each call to the CSI driver")
 	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "back-off after a first failure; doubles with each further one")
 	f.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute, "longest back-off")
-	f.IntVar(&c.Workers, "worker-threads", 100, "claims of one namespace that are provisioned at the same time, but for a quarter more, for some of them wait for the journal; twice as many of all namespaces. And volumes that are deleted at the same time")
+	f.IntVar(&c.Workers, "worker-threads", 100, "claims of one namespace that are provisioned at the same time, but for a quarter more, for some of them wait for the journal, and volumes of its claims that are deleted; twice as many of all namespaces")
 	f.BoolVar(&c.StrictTopology, "strict-topology", false, "require the selected node's topology; a class may override this with topodisk.io/strict-topology")
 	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "pass the cluster's zones to the driver for Immediate claims of classes without allowedTopologies")
 	f.StringSliceVar(&o.rescheduleCodes, "reschedule-codes", nil, "gRPC codes of CreateVolume that send a claim with a selected node back to the scheduler, in addition to ResourceExhausted; for example InvalidArgument, for drivers that return it if a node can't have the volume")

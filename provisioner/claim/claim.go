@@ -40,6 +40,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/provisioner/internal/liveness"
+	"github.com/topodisk/topodisk/provisioner/internal/turns"
 	"github.com/topodisk/topodisk/provisioner/lib6"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
@@ -148,7 +149,7 @@ type Syncer struct {
 	reportConflict func(context.Context, *request.Request)
 	metrics        *metrics
 	queue          workqueue.TypedDelayingInterface[types.UID]
-	turns          *turns
+	turns          *turns.Turns
 	liveness       *liveness.Monitor
 
 	mu     sync.Mutex // of all below; a task holds it except while task.unlocked waits
@@ -182,7 +183,7 @@ func New(config Config, dependencies Dependencies) *Syncer {
 	s := &Syncer{
 		Config: config, Dependencies: dependencies, claims: map[types.UID]*entry{}, liveness: liveness.New(),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
-		turns: newTurns(config.Workers + config.Workers/4),
+		turns: turns.New(config.Workers + config.Workers/4),
 	}
 	s.api, s.siblings, s.newRequest = &apiClient{client: s.Client}, s, s.requestOf
 	s.reportConflict = newConflicts(s).report
@@ -200,12 +201,12 @@ func (s *Syncer) Run(ctx context.Context) {
 		if shutdown {
 			break
 		}
-		s.turns.add(s.turnOf(uid), func() {
+		s.turns.Add(s.turnOf(uid), func() {
 			defer s.queue.Done(uid)
 			s.work(context.WithoutCancel(ctx), uid)
 		})
 	}
-	s.turns.wait()
+	s.turns.Wait()
 }
 
 // CheckLiveness returns an error if the queue was not served for longer than limit.

@@ -27,6 +27,7 @@ import (
 
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/internal/turns"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -179,7 +180,7 @@ func TestClaimsShareJournalCommits(t *testing.T) {
 		b := newBench(t, nil)
 		b.Now = time.Now
 		b.Workers = 8
-		b.turns = newTurns(b.Workers + b.Workers/4)
+		b.turns = turns.New(b.Workers + b.Workers/4)
 		driver := newCountingDriver(b.driver)
 		b.Driver, b.Journal = driver, &sharedJournal{each: 2 * 10}
 		for _, namespace := range []string{"one", "two"} {

@@ -25,6 +25,7 @@ import (
 	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/internal/turns"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
@@ -94,7 +95,7 @@ func TestClaimsThatWaitForTheJournalShareARefusal(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, []answer{soldOut()})
 				written := lateJournal{first: test.first, release: make(chan struct{})}
-				b.Driver, b.Journal, b.Events, b.turns = pacedDriver{b.driver}, written, &record.FakeRecorder{}, newTurns(test.each)
+				b.Driver, b.Journal, b.Events, b.turns = pacedDriver{b.driver}, written, &record.FakeRecorder{}, turns.New(test.each)
 				class := testClass(nil)
 				class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
 				must(t, b.Classes.Add(class))

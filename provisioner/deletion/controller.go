@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/errorinfo"
 	"github.com/topodisk/topodisk/provisioner/internal/liveness"
+	"github.com/topodisk/topodisk/provisioner/internal/turns"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -48,7 +48,7 @@ var ErrUnderWay = errors.New("an attempt to provision this claim is still under 
 // Config is what an operator may choose of deletions, and what a Controller works with.
 type Config struct {
 	Request    request.Options // what PersistentVolumes are made with
-	Workers    int             // PersistentVolumes worked on at the same time
+	Workers    int             // PersistentVolumes of one namespace's claims that are worked on at the same time; twice as many of all (package turns)
 	RetryStart time.Duration   // first wait after a failure; doubles with each one
 	RetryMax   time.Duration   // longest wait between two attempts
 
@@ -70,6 +70,7 @@ type Controller struct {
 	Config
 	queue    workqueue.TypedRateLimitingInterface[string] // names of PersistentVolumes
 	liveness *liveness.Monitor
+	turns    *turns.Turns
 	finished *lru.Cache // UIDs of PersistentVolumes whose finalizer was removed
 	running  atomic.Bool
 }
@@ -95,7 +96,7 @@ func New(config Config) *Controller {
 	})})
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryStart, config.RetryMax)
 	return &Controller{
-		Config: config, liveness: liveness.New(), finished: lru.New(rememberedFinished),
+		Config: config, liveness: liveness.New(), turns: turns.New(config.Workers), finished: lru.New(rememberedFinished),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"}),
 	}
 }
@@ -170,16 +171,18 @@ func (c *Controller) Run(ctx context.Context) {
 	c.liveness.Start()
 	defer c.liveness.Stop()
 	c.RecheckAll()
-	var group utilwait.Group
-	for range c.Workers {
-		group.Start(func() {
-			for c.next(context.WithoutCancel(ctx)) {
-			}
+	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	for {
+		name, shutdown := c.queue.Get()
+		if shutdown {
+			break
+		}
+		c.turns.Add(c.namespaceOf(name), func() {
+			defer c.queue.Done(name)
+			c.attempt(context.WithoutCancel(ctx), name)
 		})
 	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	group.Wait()
+	c.turns.Wait()
 }
 
 // namespaceOf returns the namespace of a PersistentVolume's claim, nothing for none that the cache shows.
@@ -191,14 +194,10 @@ func (c *Controller) namespaceOf(name string) string {
 	return pv.Spec.ClaimRef.Namespace
 }
 
-func (c *Controller) next(ctx context.Context) bool {
-	name, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(name)
+// attempt does what is to be done for one PersistentVolume, and queues it again if that has failed.
+func (c *Controller) attempt(ctx context.Context, name string) {
 	if c.queue.ShuttingDown() { // Get returns what is queued all the same
-		return false
+		return
 	}
 	c.liveness.Worked(name)
 	defer c.liveness.Worked(name)
@@ -215,7 +214,6 @@ func (c *Controller) next(ctx context.Context) bool {
 	default:
 		c.queue.Forget(name)
 	}
-	return true
 }
 
 // sync does for one PersistentVolume what is to be done, and reports failures.

@@ -7,6 +7,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,13 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 	t.Cleanup(b.queue.ShutDown)
 	b.running.Store(true)
 	return b
+}
+
+// next does what is queued next.
+func (b *bench) next(ctx context.Context) {
+	name, _ := b.queue.Get()
+	defer b.queue.Done(name)
+	b.attempt(ctx, name)
 }
 
 // steps lists what was done, in order.
@@ -146,6 +154,56 @@ func TestADeletionFollowsTheAttempt(t *testing.T) {
 	if n := b.driver.Deletes(); n != 1 {
 		t.Errorf("%d calls of DeleteVolume after the attempt", n)
 	}
+}
+
+// deafDriver answers no DeleteVolume of a disk whose ID begins as given.
+type deafDriver struct {
+	*provisionertest.DeletingDriver
+	begin string
+	calls provisionertest.Crowd
+}
+
+func (d *deafDriver) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, options ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	if strings.HasPrefix(in.VolumeId, d.begin) {
+		defer d.calls.Enter()()
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return d.DeletingDriver.DeleteVolume(ctx, in, options...)
+}
+
+// Deletions of one namespace that all wait for the driver, as of an account that ECS throttles, keep those of another waiting no moment.
+func TestDeletionsOfANamespaceDontWaitForThoseOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 50
+		live := []runtime.Object{}
+		for n := range many {
+			live = append(live, provisionertest.Volume(fmt.Sprintf("d-crowd%d", n), func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.Namespace = "crowd" }))
+		}
+		small := provisionertest.Volume("d-bp1")
+		b := newBench(t, small, nil, append(live, small)...)
+		for _, pv := range live {
+			must(t, b.Volumes.Add(pv.(*v1.PersistentVolume).DeepCopy()))
+		}
+		driver := &deafDriver{DeletingDriver: b.driver, begin: "d-crowd"}
+		b.Deleter = NewDeleter(b.api, driver, time.Minute)
+		must(t, b.Volumes.Delete(small))
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { b.Run(ctx) })
+		time.Sleep(time.Second)
+		must(t, b.Volumes.Add(small))
+		b.VolumeChanged(small)
+		synctest.Wait()
+		if n := b.driver.Deletes(); n != 1 {
+			t.Errorf("the small namespace's volume was deleted %d times", n)
+		}
+		if most := int(driver.calls.Most.Load()); most != b.Workers {
+			t.Errorf("the driver had %d calls of the large namespace at a time, want %d", most, b.Workers)
+		}
+		cancel()
+		run.Wait()
+	})
 }
 
 func TestEveryFailureIsReported(t *testing.T) {

@@ -1,14 +1,15 @@
-package claim
+// Package turns has work of several namespaces take turns, so that none keeps the others waiting.
+package turns
 
 import (
 	"slices"
 	"sync"
 )
 
-// turns starts work so that no namespace keeps the others waiting: those that wait take turns, and a namespace's claims whose volume is made
-// take turns of their own (Syncer.turnOf). One has no more than a number of claims under way, and all have twice as many together, even if all
-// of them wait for the driver; but a namespace without any may have one begin beyond that, up to eight times as many.
-type turns struct {
+// Turns starts work so that no namespace keeps the others waiting: those that wait take turns. One has no more than a number of works under way,
+// and all have twice as many together, even if all of them wait for the driver; but a namespace without any may have one begin beyond that, up to
+// eight times as many.
+type Turns struct {
 	each, all, most int
 
 	mu      sync.Mutex
@@ -19,13 +20,14 @@ type turns struct {
 	working sync.WaitGroup
 }
 
-func newTurns(each int) *turns {
-	return &turns{each: each, all: 2 * each, most: 8 * each, running: map[string]int{}, waiting: map[string][]func(){}}
+// New returns Turns with so many works of one namespace under way.
+func New(each int) *Turns {
+	return &Turns{each: each, all: 2 * each, most: 8 * each, running: map[string]int{}, waiting: map[string][]func(){}}
 }
 
-// add has the work done in a goroutine of its own once it is the namespace's turn. A goroutine that waited for the next claim would keep
+// Add has the work done in a goroutine of its own once it is the namespace's turn. A goroutine that waited for the next work would keep
 // the stack that the last one needed.
-func (t *turns) add(namespace string, work func()) {
+func (t *Turns) Add(namespace string, work func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.waiting[namespace]) == 0 {
@@ -36,7 +38,7 @@ func (t *turns) add(namespace string, work func()) {
 }
 
 // start starts what may be under way. t.mu is held.
-func (t *turns) start() {
+func (t *Turns) start() {
 	for {
 		namespace, work := t.next()
 		if work == nil {
@@ -52,7 +54,7 @@ func (t *turns) start() {
 }
 
 // next takes the first work of the first namespace that may have more under way, which is then the last one. t.mu is held.
-func (t *turns) next() (namespace string, work func()) {
+func (t *Turns) next() (namespace string, work func()) {
 	if t.total >= t.most {
 		return "", nil
 	}
@@ -73,12 +75,12 @@ func (t *turns) next() (namespace string, work func()) {
 	return "", nil
 }
 
-// mayStart says whether a namespace that has so many claims under way may have another one begin. t.mu is held.
-func (t *turns) mayStart(running int) bool {
+// mayStart says whether a namespace that has so much under way may have more begin. t.mu is held.
+func (t *Turns) mayStart(running int) bool {
 	return running < t.each && t.total < t.all || running == 0 && t.total < t.most
 }
 
-func (t *turns) done(namespace string) {
+func (t *Turns) done(namespace string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.total--
@@ -88,5 +90,5 @@ func (t *turns) done(namespace string) {
 	t.start()
 }
 
-// wait returns when nothing is under way or waits.
-func (t *turns) wait() { t.working.Wait() }
+// Wait returns when nothing is under way or waits.
+func (t *Turns) Wait() { t.working.Wait() }
