@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // accessKey is a key that requests are signed with: one of the account's own,
@@ -118,7 +120,7 @@ func (s *Server) EndTemporaryKeys() int {
 // with an empty secret it takes the key away.
 func (s *Server) SetAccessKey(id, secret string) error {
 	if id == "" {
-		return &ConfigError{"id", id, "an access key ID that is not empty"}
+		return config.Invalid("id", id, "an access key ID that is not empty")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,6 +3,8 @@ package ecssim
 import (
 	"fmt"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Queues are how many disks an instance attaches and detaches at a time.
@@ -35,12 +37,12 @@ func QueueProfile(name string) (Queues, error) {
 	case "parallel":
 		return Parallel, nil
 	}
-	return Queues{}, &ConfigError{"Queues", name, "one of " + joined(QueueProfiles)}
+	return Queues{}, config.Invalid("Queues", name, config.OneOf(QueueProfiles))
 }
 
 func (q Queues) check() error {
 	if q != Serial && (q.Attach < 1 || q.Detach < 1) {
-		return &ConfigError{"Queues", fmt.Sprintf("attach %d, detach %d", q.Attach, q.Detach), "both above zero, or both zero for one at a time of either"}
+		return config.Invalid("Queues", fmt.Sprintf("attach %d, detach %d", q.Attach, q.Detach), "both above zero, or both zero for one at a time of either")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package ecssim
 import (
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // AddAutoSnapshot makes a snapshot of a disk as ECS does by itself where an
@@ -23,7 +25,7 @@ func (s *Server) AddAutoSnapshot(diskID string) (string, error) {
 		s.earlier.touchShot(n)
 	})
 	if n == nil {
-		return "", &ConfigError{"disk", diskID, "the ID of a disk that exists"}
+		return "", config.Invalid("disk", diskID, "the ID of a disk that exists")
 	}
 	return n.id, nil
 }

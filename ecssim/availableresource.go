@@ -1,6 +1,10 @@
 package ecssim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 var describeAvailableResource = action{
 	name:     "DescribeAvailableResource",
@@ -47,7 +51,7 @@ func (s *Server) checkAvailable(x *exchange) *refusal {
 	_, known := s.fleet.types[x.params["InstanceType"]]
 	switch {
 	case !slices.Contains(destinations, what):
-		return refuse(404, "Invalid.DestinationResource", "The specified DestinationResource %q is not valid: %s.", what, joined(destinations))
+		return refuse(404, "Invalid.DestinationResource", "The specified DestinationResource %q is not valid: %s.", what, config.List(destinations))
 	case !x.params.oneOf("ResourceType", "instance", "disk"):
 		return refuse(404, "Invalid.ResourceType", "The specified ResourceType %q is not valid: instance or disk.", kind)
 	case what == "DataDisk" && kind != "disk" && x.params["InstanceType"] == "":

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Config is what a Server is made from. Region and Zones are mandatory.
@@ -82,18 +84,6 @@ type Config struct {
 	LedgerSize int
 }
 
-// ConfigError is a value that the simulator can't work with.
-type ConfigError struct {
-	Field   string // of Config, or of an admin request
-	Value   string
-	Allowed string
-}
-
-// Error names the field, the value and what is allowed.
-func (e *ConfigError) Error() string {
-	return fmt.Sprintf("ecssim: %s %q: allowed is %s", e.Field, e.Value, e.Allowed)
-}
-
 var (
 	regionForm   = regexp.MustCompile(`^[a-z]{2}(-[a-z0-9]+)+$`)
 	instanceForm = regexp.MustCompile(`^i-[a-z0-9]+$`)
@@ -117,17 +107,17 @@ func (c Config) complete() (Config, error) {
 
 func (c Config) checkPlaces() error {
 	if !regionForm.MatchString(c.Region) {
-		return &ConfigError{"Region", c.Region, "the ID of one region, such as cn-hangzhou"}
+		return config.Invalid("Region", c.Region, "the ID of one region, such as cn-hangzhou")
 	}
 	if len(c.Zones) == 0 {
-		return &ConfigError{"Zones", "", "one zone ID or more, such as " + c.Region + "-h"}
+		return config.Invalid("Zones", "", "one zone ID or more, such as "+c.Region+"-h")
 	}
 	for i, z := range c.Zones {
 		if !strings.HasPrefix(z, c.Region) || len(z) == len(c.Region) {
-			return &ConfigError{"Zones", z, "a zone ID of region " + c.Region + ", such as " + c.Region + "-h"}
+			return config.Invalid("Zones", z, "a zone ID of region "+c.Region+", such as "+c.Region+"-h")
 		}
 		if slices.Contains(c.Zones[:i], z) {
-			return &ConfigError{"Zones", z, "each zone once"}
+			return config.Invalid("Zones", z, "each zone once")
 		}
 	}
 	return nil
@@ -136,16 +126,16 @@ func (c Config) checkPlaces() error {
 func (c Config) checkOffers() error {
 	for _, zone := range slices.Sorted(maps.Keys(c.Offers)) {
 		if zone != "" && !slices.Contains(c.Zones, zone) {
-			return &ConfigError{"Offers", zone, "a zone of " + joined(c.Zones) + `, or "" for the region`}
+			return config.Invalid("Offers", zone, "a zone of "+config.List(c.Zones)+`, or "" for the region`)
 		}
 		for _, name := range c.Offers[zone] {
 			if spec, ok := categories[name]; !ok || spec.regional != (zone == "") {
-				return &ConfigError{"Offers", name, "a category of " + joined(CategoryNames(zone == ""))}
+				return config.Invalid("Offers", name, "a category of "+config.List(CategoryNames(zone == "")))
 			}
 		}
 	}
 	if c.SoldOutCode != "" && !slices.Contains(SoldOutCodes, c.SoldOutCode) {
-		return &ConfigError{"SoldOutCode", c.SoldOutCode, "one of " + joined(SoldOutCodes)}
+		return config.Invalid("SoldOutCode", c.SoldOutCode, config.OneOf(SoldOutCodes))
 	}
 	return nil
 }
@@ -155,13 +145,13 @@ func (c Config) checkInstances() error {
 	for _, i := range c.Instances {
 		switch {
 		case !instanceForm.MatchString(i.ID):
-			return &ConfigError{"Instances", i.ID, "an instance ID of the form i- and then letters and digits"}
+			return config.Invalid("Instances", i.ID, "an instance ID of the form i- and then letters and digits")
 		case seen[i.ID]:
-			return &ConfigError{"Instances", i.ID, "each instance once"}
+			return config.Invalid("Instances", i.ID, "each instance once")
 		case !slices.Contains(c.Zones, i.Zone):
-			return &ConfigError{"Instances", i.Zone, "a zone of " + joined(c.Zones)}
+			return config.Invalid("Instances", i.Zone, "a zone of "+config.List(c.Zones))
 		case i.Status != "" && !slices.Contains(instanceStates, i.Status):
-			return &ConfigError{"Instances", i.Status, "a status of " + joined(instanceStates)}
+			return config.Invalid("Instances", i.Status, "a status of "+config.List(instanceStates))
 		}
 		seen[i.ID] = true
 		if err := checkKnown(i.Type, known); err != nil {
@@ -174,19 +164,19 @@ func (c Config) checkInstances() error {
 func (c Config) checkKeys() error {
 	for _, id := range slices.Sorted(maps.Keys(c.AccessKeys)) {
 		if id == "" {
-			return &ConfigError{"AccessKeys", id, "an access key ID that is not empty"}
+			return config.Invalid("AccessKeys", id, "an access key ID that is not empty")
 		}
 		if c.AccessKeys[id] == "" {
-			return &ConfigError{"AccessKeys", id, "an access key with a secret"}
+			return config.Invalid("AccessKeys", id, "an access key with a secret")
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.SecurityTokens)) {
 		if c.AccessKeys[id] == "" || c.SecurityTokens[id] == "" {
-			return &ConfigError{"SecurityTokens", id, "the ID of one of the AccessKeys, with a token"}
+			return config.Invalid("SecurityTokens", id, "the ID of one of the AccessKeys, with a token")
 		}
 	}
 	if c.InstanceKeyLife < 0 {
-		return &ConfigError{"InstanceKeyLife", c.InstanceKeyLife.String(), "a duration above zero, or zero for 6h"}
+		return config.Invalid("InstanceKeyLife", c.InstanceKeyLife.String(), "a duration above zero, or zero for 6h")
 	}
 	if err := c.checkRoles(); err != nil {
 		return err
@@ -196,13 +186,13 @@ func (c Config) checkKeys() error {
 
 func (c Config) checkLimits() error {
 	if c.TokenLife < 0 {
-		return &ConfigError{"TokenLife", c.TokenLife.String(), "a duration above zero, or zero for 24h"}
+		return config.Invalid("TokenLife", c.TokenLife.String(), "a duration above zero, or zero for 24h")
 	}
 	if c.PageTokenLife < 0 {
-		return &ConfigError{"PageTokenLife", c.PageTokenLife.String(), "a duration above zero, or zero for ever"}
+		return config.Invalid("PageTokenLife", c.PageTokenLife.String(), "a duration above zero, or zero for ever")
 	}
 	if c.LedgerSize < 0 {
-		return &ConfigError{"LedgerSize", fmt.Sprint(c.LedgerSize), "a number above zero, or zero for 10000"}
+		return config.Invalid("LedgerSize", fmt.Sprint(c.LedgerSize), "a number above zero, or zero for 10000")
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Denial is a permission that somebody does not have.
@@ -20,9 +22,9 @@ func (d Denial) check() error {
 	a, ok := actions[d.Action]
 	switch {
 	case d.Action != "" && (!ok || a.unsigned):
-		return &ConfigError{"action", d.Action, `"" for all, or one of ` + joined(signedActions())}
+		return config.Invalid("action", d.Action, `"" for all, or `+config.OneOf(signedActions()))
 	case d.Empty && !a.isRead():
-		return &ConfigError{"empty", d.Action, "true for an action that begins with Describe or List only"}
+		return config.Invalid("empty", d.Action, "true for an action that begins with Describe or List only")
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 var describeDisks = action{
@@ -146,7 +148,7 @@ func (s *Server) filterZone(x *exchange) (diskFilter, *refusal) {
 func filterStatus(x *exchange) (diskFilter, *refusal) {
 	status := x.params["Status"]
 	if !x.params.oneOf("Status", diskStates...) {
-		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, joined(diskStates))
+		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, config.List(diskStates))
 	}
 	if status == "" || status == "All" {
 		return nil, nil

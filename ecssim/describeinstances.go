@@ -1,6 +1,10 @@
 package ecssim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 var describeInstances = action{
 	name:     "DescribeInstances",
@@ -29,7 +33,7 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	if !x.params.oneOf("Status", instanceStates...) {
-		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], joined(instanceStates))
+		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], config.List(instanceStates))
 	}
 	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
 	if no != nil {

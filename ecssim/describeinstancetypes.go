@@ -1,6 +1,10 @@
 package ecssim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 var describeInstanceTypes = action{
 	name: "DescribeInstanceTypes",
@@ -24,7 +28,7 @@ func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	if !x.params.oneOf("NvmeSupport", nvmeSupport...) {
-		return nil, refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.params["NvmeSupport"], joined(nvmeSupport))
+		return nil, refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.params["NvmeSupport"], config.List(nvmeSupport))
 	}
 	page, no := s.readTokenPage(x, paging{fallback: 100, minResults: 1, maxResults: 100})
 	if no != nil {

@@ -3,6 +3,8 @@ package ecssim
 import (
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 var describeSnapshots = action{
@@ -112,7 +114,7 @@ func checkSnapshotWords(x *exchange) *refusal {
 	} {
 		if !x.params.oneOf(w.name, w.allowed...) {
 			return refuse(400, "Invalid"+w.name+".ValueNotSupported",
-				"The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], joined(w.allowed))
+				"The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], config.List(w.allowed))
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 var describeTasks = action{
@@ -74,7 +76,7 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 	case len(resources) > 100:
 		return nil, refuse(400, "InvalidParameter", "The specified parameter ResourceIds.N is not valid: at most 100 resources.")
 	case !x.params.oneOf("TaskStatus", taskStates...):
-		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.params["TaskStatus"], joined(taskStates))
+		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.params["TaskStatus"], config.List(taskStates))
 	}
 	from, to, no := x.params.between("StartTime", "EndTime")
 	if no != nil {

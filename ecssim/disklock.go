@@ -3,6 +3,8 @@ package ecssim
 import (
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // LockReasons are the reasons for which ECS locks a disk, as DescribeDisks shows
@@ -14,7 +16,7 @@ var LockReasons = []string{"financial", "security", "recycling", "dedicatedhostf
 func (s *Server) LockDisk(id string, reasons ...string) error {
 	for _, reason := range reasons {
 		if !slices.Contains(LockReasons, reason) {
-			return &ConfigError{"reasons", reason, "some of " + joined(LockReasons)}
+			return config.Invalid("reasons", reason, "some of "+config.List(LockReasons))
 		}
 	}
 	var d *disk
@@ -25,7 +27,7 @@ func (s *Server) LockDisk(id string, reasons ...string) error {
 		}
 	})
 	if d == nil {
-		return &ConfigError{"disk", id, "the ID of a disk that exists"}
+		return config.Invalid("disk", id, "the ID of a disk that exists")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // What a Fault does.
@@ -127,32 +129,32 @@ type armedFault struct {
 func arm(f Fault) (*armedFault, error) {
 	a := &armedFault{Fault: f, params: map[string]*regexp.Regexp{}}
 	if f.Action != "" && !slices.Contains(ActionNames(), f.Action) {
-		return nil, &ConfigError{"action", f.Action, `"" for all, or one of ` + joined(ActionNames())}
+		return nil, config.Invalid("action", f.Action, `"" for all, or `+config.OneOf(ActionNames()))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Params)) {
 		re, err := regexp.Compile(f.Params[name])
 		if err != nil {
-			return nil, &ConfigError{"params." + name, f.Params[name], "a regular expression: " + err.Error()}
+			return nil, config.Invalid("params."+name, f.Params[name], "a regular expression: "+err.Error())
 		}
 		a.params[name] = re
 	}
 	var err error
 	if a.agent, err = regexp.Compile(f.Agent); err != nil {
-		return nil, &ConfigError{"agent", f.Agent, "a regular expression: " + err.Error()}
+		return nil, config.Invalid("agent", f.Agent, "a regular expression: "+err.Error())
 	}
 	if err := f.checkNumbers(); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(FaultKinds, f.Do) {
-		return nil, &ConfigError{"do", f.Do, "one of " + joined(FaultKinds)}
+		return nil, config.Invalid("do", f.Do, config.OneOf(FaultKinds))
 	}
 	switch {
 	case f.Do == FaultDelay && f.DelayBefore == 0 && f.DelayAfter == 0:
-		return nil, &ConfigError{"do", f.Do, "a delayBefore or a delayAfter above zero with it"}
+		return nil, config.Invalid("do", f.Do, "a delayBefore or a delayAfter above zero with it")
 	case f.Do == FaultTrickle && f.DelayAfter == 0:
-		return nil, &ConfigError{"do", f.Do, "a delayAfter above zero with it"}
+		return nil, config.Invalid("do", f.Do, "a delayAfter above zero with it")
 	case f.Do == FaultStale && f.Action != "" && !slices.Contains(staleReads, f.Action):
-		return nil, &ConfigError{"action", f.Action, `with ` + FaultStale + ` "", for all that can lag behind, or one of ` + joined(staleReads)}
+		return nil, config.Invalid("action", f.Action, `with `+FaultStale+` "", for all that can lag behind, or `+config.OneOf(staleReads))
 	}
 	a.fillReply()
 	return a, nil
@@ -168,16 +170,16 @@ func (f Fault) checkNumbers() error {
 		{"percent", f.Percent}, {"from", int(f.From)}, {"for", int(f.For)}, {"lag", int(f.Lag)},
 	} {
 		if n.value < 0 {
-			return &ConfigError{n.name, fmt.Sprint(n.value), "zero or more"}
+			return config.Invalid(n.name, fmt.Sprint(n.value), "zero or more")
 		}
 	}
 	switch {
 	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
-		return &ConfigError{"status", fmt.Sprint(f.Status), "400 to 599"}
+		return config.Invalid("status", fmt.Sprint(f.Status), "400 to 599")
 	case f.Percent > 100:
-		return &ConfigError{"percent", fmt.Sprint(f.Percent), "0 to 100; 0 is all"}
+		return config.Invalid("percent", fmt.Sprint(f.Percent), "0 to 100; 0 is all")
 	case f.Lag > keptPast:
-		return &ConfigError{"lag", f.Lag.String(), "a duration of up to " + keptPast.String()}
+		return config.Invalid("lag", f.Lag.String(), "a duration of up to "+keptPast.String())
 	}
 	return nil
 }

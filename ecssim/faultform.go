@@ -3,6 +3,8 @@ package ecssim
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // faultForm is a Fault in JSON.
@@ -66,7 +68,7 @@ func (f Fault) MarshalJSON() ([]byte, error) {
 // names and wrong values with a *ConfigError.
 func (f *Fault) UnmarshalJSON(text []byte) error {
 	var form faultForm
-	if err := DecodeStrict(text, &form); err != nil {
+	if err := config.Decode(text, &form); err != nil {
 		return err
 	}
 	read := Fault{
@@ -75,14 +77,14 @@ func (f *Fault) UnmarshalJSON(text []byte) error {
 	}
 	for _, s := range form.spans(&read) {
 		var err error
-		if *s.value, err = ReadDuration(s.name, *s.text); err != nil {
+		if *s.value, err = config.Duration(s.name, *s.text); err != nil {
 			return err
 		}
 	}
 	if form.Skew != "" {
 		var err error
 		if read.Skew, err = time.ParseDuration(form.Skew); err != nil {
-			return &ConfigError{"skew", form.Skew, `a duration with its unit, such as "-20m"`}
+			return config.Invalid("skew", form.Skew, `a duration with its unit, such as "-20m"`)
 		}
 	}
 	*f = read

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // InstanceState is an instance as it is.
@@ -34,7 +36,7 @@ func (s *Server) AddInstance(i Instance) error {
 	var err error
 	s.look(func(now time.Time) {
 		if s.fleet.instances[i.ID] != nil {
-			err = &ConfigError{"id", i.ID, "an instance ID that does not exist yet"}
+			err = config.Invalid("id", i.ID, "an instance ID that does not exist yet")
 			return
 		}
 		s.fleet.add(i, now)
@@ -48,7 +50,7 @@ func (s *Server) AddInstance(i Instance) error {
 // guest that runs again has the devices in their present size.
 func (s *Server) SetInstance(id string, change InstanceChange) error {
 	if change.Status != nil && !slices.Contains(instanceStates, *change.Status) {
-		return &ConfigError{"status", *change.Status, "one of " + joined(instanceStates)}
+		return config.Invalid("status", *change.Status, config.OneOf(instanceStates))
 	}
 	var err error
 	s.look(func(now time.Time) {
@@ -126,7 +128,7 @@ func (s *Server) noInstance(field, id string) error {
 	for _, i := range s.fleet.inOrder() {
 		ids = append(ids, i.ID)
 	}
-	return &ConfigError{field, id, "one of " + joined(ids)}
+	return config.Invalid(field, id, config.OneOf(ids))
 }
 
 // findInstance returns an instance that must exist.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // InstanceType is what the instances of one type can do.
@@ -50,19 +52,19 @@ var nvmeSupport = []string{"unsupported", "supported", "required"}
 func (t InstanceType) check() error {
 	switch {
 	case !typeForm.MatchString(t.ID):
-		return &ConfigError{"InstanceTypes", t.ID, "an instance type such as ecs.g7.large"}
+		return config.Invalid("InstanceTypes", t.ID, "an instance type such as ecs.g7.large")
 	case t.Family != "" && !familyForm.MatchString(t.Family):
-		return &ConfigError{"InstanceTypes", t.Family, "a Family such as ecs.g7"}
+		return config.Invalid("InstanceTypes", t.Family, "a Family such as ecs.g7")
 	case t.DiskQuantity < 1:
-		return &ConfigError{"InstanceTypes", t.ID, "a DiskQuantity of 1 or more"}
+		return config.Invalid("InstanceTypes", t.ID, "a DiskQuantity of 1 or more")
 	case !slices.Contains(nvmeSupport, t.NVMe):
-		return &ConfigError{"InstanceTypes", t.NVMe, "an NVMe of " + joined(nvmeSupport)}
+		return config.Invalid("InstanceTypes", t.NVMe, "an NVMe of "+config.List(nvmeSupport))
 	case t.Categories != nil && len(t.Categories) == 0:
-		return &ConfigError{"InstanceTypes", t.ID, "one of Categories or more, for its system disk"}
+		return config.Invalid("InstanceTypes", t.ID, "one of Categories or more, for its system disk")
 	}
 	for _, name := range t.Categories {
 		if _, ok := categories[name]; !ok {
-			return &ConfigError{"InstanceTypes", name, "Categories of " + joined(slices.Sorted(maps.Keys(categories)))}
+			return config.Invalid("InstanceTypes", name, "Categories of "+config.List(slices.Sorted(maps.Keys(categories))))
 		}
 	}
 	return nil
@@ -76,7 +78,7 @@ func (c Config) checkTypes() error {
 			return err
 		}
 		if seen[t.ID] {
-			return &ConfigError{"InstanceTypes", t.ID, "each type once"}
+			return config.Invalid("InstanceTypes", t.ID, "each type once")
 		}
 		seen[t.ID] = true
 	}
@@ -95,13 +97,13 @@ func (c Config) types() map[string]InstanceType {
 // checkKnown refuses a type that is neither in the table nor declared.
 func checkKnown(id string, known map[string]InstanceType) error {
 	if !typeForm.MatchString(id) {
-		return &ConfigError{"Instances", id, "an instance type such as ecs.g7.large"}
+		return config.Invalid("Instances", id, "an instance type such as ecs.g7.large")
 	}
 	if _, ok := known[id]; ok {
 		return nil
 	}
 	similar := closest(slices.Sorted(maps.Keys(known)), id)
-	return &ConfigError{"Instances", id, "an instance type of the simulator's table (did you mean " + similar + "?), or one that is declared with --instance-type or Config.InstanceTypes"}
+	return config.Invalid("Instances", id, "an instance type of the simulator's table (did you mean "+similar+"?), or one that is declared with --instance-type or Config.InstanceTypes")
 }
 
 // closest returns the name that it takes the fewest edits to turn id into.

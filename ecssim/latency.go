@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Latency says how long things take. The zero value is: no time at all.
@@ -88,7 +90,7 @@ func Profile(name string) (Latency, error) {
 	case "awful":
 		return awfulLatency(), nil
 	}
-	return Latency{}, &ConfigError{"Latency", name, "one of " + joined(Profiles)}
+	return Latency{}, config.Invalid("Latency", name, config.OneOf(Profiles))
 }
 
 // realLatency returns the medians that clients see, divided by scale. ECS
@@ -179,18 +181,18 @@ func (l Latency) of(action string) time.Duration {
 func (l Latency) check() error {
 	for _, action := range slices.Sorted(maps.Keys(l.API)) {
 		if _, ok := actions[action]; !ok && action != "" {
-			return &ConfigError{"Latency.API", action, `"" or one of ` + joined(ActionNames())}
+			return config.Invalid("Latency.API", action, `"" or `+config.OneOf(ActionNames()))
 		}
 		if l.API[action] < 0 {
-			return &ConfigError{"Latency.API", l.API[action].String(), "a duration of zero or more"}
+			return config.Invalid("Latency.API", l.API[action].String(), "a duration of zero or more")
 		}
 	}
 	if l.Spread < 0 || l.Spread > maxSpread || math.IsNaN(l.Spread) {
-		return &ConfigError{"Latency.Spread", fmt.Sprint(l.Spread), fmt.Sprintf("a number from 0 to %d", maxSpread)}
+		return config.Invalid("Latency.Spread", fmt.Sprint(l.Spread), fmt.Sprintf("a number from 0 to %d", maxSpread))
 	}
 	for _, span := range l.spans() {
 		if *span.time < 0 {
-			return &ConfigError{"Latency." + span.name, span.time.String(), "a duration of zero or more"}
+			return config.Invalid("Latency."+span.name, span.time.String(), "a duration of zero or more")
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // SetLatency changes how long things take. What is under way takes as long as
@@ -64,12 +66,12 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	if f.Profile != "" {
 		var err error
 		if l, err = Profile(f.Profile); err != nil {
-			return l, &ConfigError{"profile", f.Profile, "one of " + joined(Profiles)}
+			return l, config.Invalid("profile", f.Profile, config.OneOf(Profiles))
 		}
 	}
 	l.API = maps.Clone(l.API)
 	for action, text := range f.API {
-		d, err := ReadDuration("api."+action, text)
+		d, err := config.Duration("api."+action, text)
 		if err != nil {
 			return l, err
 		}
@@ -82,9 +84,9 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	for name, text := range f.Spans {
 		i := slices.IndexFunc(spans, func(s span) bool { return s.name == name })
 		if i < 0 {
-			return l, &ConfigError{"spans", name, "one of " + joined(spanNames())}
+			return l, config.Invalid("spans", name, config.OneOf(spanNames()))
 		}
-		d, err := ReadDuration("spans."+name, text)
+		d, err := config.Duration("spans."+name, text)
 		if err != nil {
 			return l, err
 		}

@@ -1,6 +1,10 @@
 package ecssim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 // Limits are how many of a thing there may be. Zero takes the default.
 type Limits struct {
@@ -37,7 +41,7 @@ func (l *Limits) counts() []struct {
 func (l Limits) check() error {
 	for _, c := range l.counts() {
 		if *c.n < 0 {
-			return &ConfigError{"Limits." + c.name, fmt.Sprint(*c.n), fmt.Sprintf("a number above zero, or zero for %d", c.fallback)}
+			return config.Invalid("Limits."+c.name, fmt.Sprint(*c.n), fmt.Sprintf("a number above zero, or zero for %d", c.fallback))
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 var modifyDiskSpec = action{
@@ -103,7 +105,7 @@ func readTarget(x *exchange, c *respec) *refusal {
 	c.to.category, c.to.level = x.params["DiskCategory"], x.params["PerformanceLevel"]
 	switch {
 	case !x.params.oneOf("DiskCategory", targets...):
-		return refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid: %s.", c.to.category, joined(targets))
+		return refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid: %s.", c.to.category, config.List(targets))
 	case !x.params.oneOf("PerformanceLevel", "PL0", "PL1", "PL2", "PL3"):
 		return refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", c.to.level)
 	}

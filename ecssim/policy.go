@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Policy is a RAM policy: what it doesn't allow is denied.
@@ -44,24 +46,24 @@ const (
 // check refuses policies that the simulator can't evaluate.
 func (p Policy) check() error {
 	if p.Version != "1" {
-		return &ConfigError{"Version", p.Version, `"1"`}
+		return config.Invalid("Version", p.Version, `"1"`)
 	}
 	for _, s := range p.Statement {
 		switch {
 		case s.Effect != "Allow" && s.Effect != "Deny":
-			return &ConfigError{"Effect", s.Effect, "Allow, Deny"}
+			return config.Invalid("Effect", s.Effect, "Allow, Deny")
 		case len(s.Action) == 0:
-			return &ConfigError{"Action", "", "an action such as ecs:DeleteDisk, or a list; * stands for any characters"}
+			return config.Invalid("Action", "", "an action such as ecs:DeleteDisk, or a list; * stands for any characters")
 		case len(s.Resource) == 0:
-			return &ConfigError{"Resource", "", "a resource such as acs:ecs:*:*:disk/*, or a list; * stands for any characters"}
+			return config.Invalid("Resource", "", "a resource such as acs:ecs:*:*:disk/*, or a list; * stands for any characters")
 		}
 		for operator, keys := range s.Condition {
 			if operator != "StringEquals" && operator != "StringLike" {
-				return &ConfigError{"Condition", operator, "StringEquals, StringLike"}
+				return config.Invalid("Condition", operator, "StringEquals, StringLike")
 			}
 			for key := range keys {
 				if !strings.HasPrefix(key, requestTag) && !strings.HasPrefix(key, resourceTag) {
-					return &ConfigError{"Condition", key, requestTag + "<key>, " + resourceTag + "<key>"}
+					return config.Invalid("Condition", key, requestTag+"<key>, "+resourceTag+"<key>")
 				}
 			}
 		}

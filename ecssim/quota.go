@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Quotas are what the account may have at most. What is not mentioned, or
@@ -23,15 +25,15 @@ type Quotas struct {
 
 func (q Quotas) check() error {
 	if q.Disks < 0 {
-		return &ConfigError{"disks", fmt.Sprint(q.Disks), "a number of disks, zero for no limit"}
+		return config.Invalid("disks", fmt.Sprint(q.Disks), "a number of disks, zero for no limit")
 	}
 	for field, limits := range map[string]map[string]int{"gib": q.GiB, "zoneGib": q.ZoneGiB} {
 		for _, category := range slices.Sorted(maps.Keys(limits)) {
 			if _, ok := categories[category]; !ok {
-				return &ConfigError{field, category, "one of " + joined(slices.Sorted(maps.Keys(categories)))}
+				return config.Invalid(field, category, config.OneOf(slices.Sorted(maps.Keys(categories))))
 			}
 			if limits[category] < 0 {
-				return &ConfigError{field, fmt.Sprint(limits[category]), "a number of GiB, zero for no limit"}
+				return config.Invalid(field, fmt.Sprint(limits[category]), "a number of GiB, zero for no limit")
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -162,6 +161,3 @@ func each[T, U any](rows []T, f func(T) U) []U {
 	}
 	return list
 }
-
-// joined lists words for a message.
-func joined(words []string) string { return strings.Join(words, ", ") }

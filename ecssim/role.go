@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Role is a RAM role of the account. Its ARN is
@@ -37,16 +39,16 @@ func (c Config) checkRoles() error {
 	for i, r := range c.Roles {
 		switch {
 		case !roleNameForm.MatchString(r.Name):
-			return &ConfigError{"Roles", r.Name, "a name of 1 to 64 letters, digits, periods and hyphens"}
+			return config.Invalid("Roles", r.Name, "a name of 1 to 64 letters, digits, periods and hyphens")
 		case slices.ContainsFunc(c.Roles[:i], func(o Role) bool { return o.Name == r.Name }):
-			return &ConfigError{"Roles", r.Name, "each role once"}
+			return config.Invalid("Roles", r.Name, "each role once")
 		case r.MaxSession != 0 && (r.MaxSession < time.Hour || r.MaxSession > 12*time.Hour):
-			return &ConfigError{"Roles", r.MaxSession.String(), "a MaxSession of 1h to 12h"}
+			return config.Invalid("Roles", r.MaxSession.String(), "a MaxSession of 1h to 12h")
 		}
 	}
 	for _, i := range c.Instances {
 		if i.Role != "" && !slices.ContainsFunc(c.Roles, func(r Role) bool { return r.Name == i.Role }) {
-			return &ConfigError{"Instances", i.Role, "a Role among the Roles"}
+			return config.Invalid("Instances", i.Role, "a Role among the Roles")
 		}
 	}
 	return nil

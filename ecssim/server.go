@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Server is one account in one region of a simulated ECS. Its methods may be
@@ -50,30 +52,30 @@ type Server struct {
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
 // value and what is allowed.
-func New(config Config) (*Server, error) {
-	config, err := config.complete()
+func New(c Config) (*Server, error) {
+	c, err := c.complete()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		config:    config,
+		config:    c,
 		clock:     newClock(),
-		ids:       newIDMaker(config.Region, config.Seed),
-		keys:      newKeyring(config),
+		ids:       newIDMaker(c.Region, c.Seed),
+		keys:      newKeyring(c),
 		nonces:    newNonces(),
-		denials:   slices.Clone(config.Denials),
+		denials:   slices.Clone(c.Denials),
 		policies:  map[string]Policy{},
 		metadata:  newMetadataService(),
-		limits:    newCallLimits(config.Throttle),
-		faults:    newFaultList(config.Seed),
+		limits:    newCallLimits(c.Throttle),
+		faults:    newFaultList(c.Seed),
 		earlier:   newEarlierStates(),
-		ledger:    newLedger(config.LedgerSize),
-		stock:     newStock(config),
-		tokens:    newTokens(config.TokenLife),
+		ledger:    newLedger(c.LedgerSize),
+		stock:     newStock(c),
+		tokens:    newTokens(c.TokenLife),
 		disks:     newDiskStore(),
-		fleet:     newFleet(config),
+		fleet:     newFleet(c),
 		snapshots: newSnapshotStore(),
-		random:    rand.New(rand.NewPCG(uint64(config.Seed), 0)),
+		random:    rand.New(rand.NewPCG(uint64(c.Seed), 0)),
 	}
 	s.queue.after = s.remember
 	now := s.clock.now()
@@ -91,7 +93,7 @@ func New(config Config) (*Server, error) {
 // request's timestamp is not moved, for its sender's clock is not either.
 func (s *Server) Advance(d time.Duration) error {
 	if d < 0 {
-		return &ConfigError{Field: "advance", Value: d.String(), Allowed: "a duration of zero or more; the clock never goes back"}
+		return config.Invalid("advance", d.String(), "a duration of zero or more; the clock never goes back")
 	}
 	s.clock.advance(d)
 	return nil

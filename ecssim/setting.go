@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // Setting is one behaviour that sources disagree on, or that differs from
@@ -40,7 +42,7 @@ func (s Setting) Set(c *Config, value string) error {
 		}
 		value = strings.Join(elements, ",")
 	} else if !slices.Contains(s.Values, value) {
-		return &ConfigError{s.Field, value, s.Allowed()}
+		return config.Invalid(s.Field, value, s.Allowed())
 	}
 	s.set(c, value)
 	return nil
@@ -49,9 +51,9 @@ func (s Setting) Set(c *Config, value string) error {
 // Allowed says which values there are.
 func (s Setting) Allowed() string {
 	if s.List {
-		return none + " or a list of " + joined(s.Values)
+		return none + " or a list of " + config.List(s.Values)
 	}
-	return "one of " + joined(s.Values)
+	return config.OneOf(s.Values)
 }
 
 // elements reads the value of a list, or a change of the present one.
@@ -63,7 +65,7 @@ func (s Setting) elements(now, value string) ([]string, error) {
 	}
 	for _, e := range list {
 		if !slices.Contains(s.Values, e) {
-			return nil, &ConfigError{s.Field, e, s.Allowed()}
+			return nil, config.Invalid(s.Field, e, s.Allowed())
 		}
 	}
 	switch change {
@@ -239,7 +241,7 @@ func (s *Server) ChangeSettings(values map[string]string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(names, name) {
-			return &ConfigError{"settings", name, "one of " + joined(names)}
+			return config.Invalid("settings", name, config.OneOf(names))
 		}
 	}
 	s.config = changed

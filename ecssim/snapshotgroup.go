@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 var (
@@ -238,7 +240,7 @@ func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
 	ids, states := x.params.list("SnapshotGroupId"), x.params.list("Status")
 	for _, status := range states {
 		if !slices.Contains(shotStates[:3], status) {
-			return nil, refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, joined(shotStates[:3]))
+			return nil, refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, config.List(shotStates[:3]))
 		}
 	}
 	tags, no := x.params.tags()

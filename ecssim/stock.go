@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // SoldOutCodes are the codes that ECS is known to refuse a disk with when
@@ -92,7 +94,7 @@ func (s *Server) SetStock(zone, category string, units int) error {
 // CreateDisk then answers.
 func (s *Server) SellOut(zone, category, code string) error {
 	if !slices.Contains(SoldOutCodes, code) {
-		return &ConfigError{"code", code, "one of " + joined(SoldOutCodes)}
+		return config.Invalid("code", code, config.OneOf(SoldOutCodes))
 	}
 	return s.SetStockLevel(StockLevel{Zone: zone, Category: category, Code: code})
 }
@@ -106,10 +108,10 @@ func (s *Server) SetStockLevel(level StockLevel) (err error) {
 
 func (s *Server) setStockLevel(level StockLevel) error {
 	if level.Zone != "" && !slices.Contains(s.config.Zones, level.Zone) {
-		return &ConfigError{"zone", level.Zone, "one of " + joined(s.config.Zones) + `, or "" for regional categories`}
+		return config.Invalid("zone", level.Zone, config.OneOf(s.config.Zones)+`, or "" for regional categories`)
 	}
 	if spec, ok := categories[level.Category]; !ok || spec.regional != (level.Zone == "") {
-		return &ConfigError{"category", level.Category, "one of " + joined(CategoryNames(level.Zone == ""))}
+		return config.Invalid("category", level.Category, config.OneOf(CategoryNames(level.Zone == "")))
 	}
 	cell, err := s.stockCell(level.Units, level.Code)
 	if err != nil {
@@ -127,7 +129,7 @@ func (s *Server) SetZoneStock(zone string, units int, code string) (err error) {
 
 func (s *Server) setZoneStock(zone string, units int, code string) error {
 	if !slices.Contains(s.config.Zones, zone) {
-		return &ConfigError{"zone", zone, "one of " + joined(s.config.Zones)}
+		return config.Invalid("zone", zone, config.OneOf(s.config.Zones))
 	}
 	cell, err := s.stockCell(units, code)
 	if err != nil {
@@ -146,7 +148,7 @@ func (s *Server) stockCell(units int, code string) (shelfStock, error) {
 		code = s.config.SoldOutCode
 	}
 	if !slices.Contains(SoldOutCodes, code) {
-		return shelfStock{}, &ConfigError{"code", code, "one of " + joined(SoldOutCodes)}
+		return shelfStock{}, config.Invalid("code", code, config.OneOf(SoldOutCodes))
 	}
 	return shelfStock{max(units, Unlimited), code}, nil
 }

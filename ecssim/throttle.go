@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // throttleWindow is the length of a window. ECS counts calls by the minute,
@@ -63,7 +65,7 @@ func ThrottleProfile(name string) (Throttle, error) {
 	case "generous":
 		return withSTS(map[string]int{"": 6000}), nil
 	}
-	return Throttle{}, &ConfigError{"Throttle", name, "one of " + joined(ThrottleProfiles)}
+	return Throttle{}, config.Invalid("Throttle", name, config.OneOf(ThrottleProfiles))
 }
 
 // withSTS adds the limits of the other services: STS publishes 100 calls a
@@ -80,17 +82,17 @@ func withSTS(limits map[string]int) Throttle {
 func (t Throttle) check() error {
 	for _, action := range slices.Sorted(maps.Keys(t.Limits)) {
 		if _, ok := actions[action]; !ok && action != "" {
-			return &ConfigError{"Throttle.Limits", action, `"" or one of ` + joined(ActionNames())}
+			return config.Invalid("Throttle.Limits", action, `"" or `+config.OneOf(ActionNames()))
 		}
 		if t.Limits[action] < 0 {
-			return &ConfigError{"Throttle.Limits", fmt.Sprint(t.Limits[action]), "a number of calls a minute, zero for no limit"}
+			return config.Invalid("Throttle.Limits", fmt.Sprint(t.Limits[action]), "a number of calls a minute, zero for no limit")
 		}
 	}
 	if t.Code != "" && !slices.Contains(ThrottleCodes, t.Code) {
-		return &ConfigError{"Throttle.Code", t.Code, "one of " + joined(ThrottleCodes)}
+		return config.Invalid("Throttle.Code", t.Code, config.OneOf(ThrottleCodes))
 	}
 	if t.Phase < 0 || t.Phase >= throttleWindow {
-		return &ConfigError{"Throttle.Phase", t.Phase.String(), "a duration of zero or more and below a minute"}
+		return config.Invalid("Throttle.Phase", t.Phase.String(), "a duration of zero or more and below a minute")
 	}
 	return nil
 }

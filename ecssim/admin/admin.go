@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // root is where the admin API is.
@@ -136,7 +137,7 @@ func get(path string, read func(*ecssim.Server) any) route {
 func change[T any](method, path string, do func(*ecssim.Server, T) (any, error)) route {
 	return route{method, path, func(s *ecssim.Server, body []byte) (any, error) {
 		var want T
-		if err := ecssim.DecodeStrict(body, &want); err != nil {
+		if err := config.Decode(body, &want); err != nil {
 			return nil, err
 		}
 		return do(s, want)

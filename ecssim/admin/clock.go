@@ -1,6 +1,9 @@
 package admin
 
-import "github.com/topodisk/topodisk/ecssim"
+import (
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 // clockRoutes move the clock.
 //
@@ -14,7 +17,7 @@ type clockBody struct {
 }
 
 func advanceClock(s *ecssim.Server, want clockBody) (any, error) {
-	d, err := ecssim.ReadDuration("advance", want.Advance)
+	d, err := config.Duration("advance", want.Advance)
 	if err != nil {
 		return nil, err
 	}

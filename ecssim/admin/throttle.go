@@ -1,6 +1,9 @@
 package admin
 
-import "github.com/topodisk/topodisk/ecssim"
+import (
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 // throttleRoutes change the limits of calls a minute.
 //
@@ -36,7 +39,7 @@ func (b throttleBody) read() (ecssim.Throttle, error) {
 		}
 	}
 	t.Code, t.Bucket, t.StickyMinute = b.Code, b.Bucket, b.StickyMinute
-	t.Phase, err = ecssim.ReadDuration("phase", b.Phase)
+	t.Phase, err = config.Duration("phase", b.Phase)
 	return t, err
 }
 

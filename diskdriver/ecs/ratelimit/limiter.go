@@ -1,7 +1,7 @@
 // Package ratelimit decides when the next call of one ECS action may be sent,
 // from which calls ECS accepted and which it throttled. It makes no call itself.
 //
-// Its figures (TestClientsShareAnAccount, make bench-accounts): twenty drivers that
+// Its figures (TestClientsShareAnAccount, make bench WHAT=accounts): twenty drivers that
 // share an account and know nothing of each other use at least 85 % of its limit,
 // have at most 5 % of their calls throttled, and none of them waits for more than
 // three times as long as most. A refusal that no limit is the cause of costs 5 000
