@@ -3,6 +3,8 @@ package ecssim
 import (
 	"net/http"
 	"strings"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Accounts is several accounts of one ECS, each a Server of its own with its own
@@ -17,7 +19,7 @@ func (a Accounts) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		a[0].ServeHTTP(w, req)
 		return
 	}
-	m, err := readMessage(req, "")
+	m, err := wire.ReadMessage(req, "")
 	if err != nil {
 		http.Error(w, "The body can't be read: "+err.Error(), http.StatusBadRequest)
 		return
@@ -27,7 +29,7 @@ func (a Accounts) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // RoundTrip is Server.RoundTrip for several accounts.
 func (a Accounts) RoundTrip(req *http.Request) (*http.Response, error) {
-	m, err := readMessage(req, "")
+	m, err := wire.ReadMessage(req, "")
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +37,13 @@ func (a Accounts) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // of returns the account whose key a request names.
-func (a Accounts) of(m message) *Server {
-	x := &exchange{}
-	if strings.HasPrefix(m.path, metadataRoot) || x.read(m) != nil {
+func (a Accounts) of(m wire.Message) *Server {
+	in, no := wire.ReadInput(m)
+	if strings.HasPrefix(m.Path, metadataRoot) || no != nil {
 		return a[0]
 	}
 	for _, s := range a {
-		if s.owns(claimedKey(m, x.all)) {
+		if s.owns(wire.ClaimedKey(m, in.All)) {
 			return s
 		}
 	}
@@ -52,5 +54,5 @@ func (a Accounts) of(m message) *Server {
 func (s *Server) owns(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keys.byID[key] != nil
+	return s.keys.Owns(key)
 }

@@ -1,6 +1,10 @@
 package ecssim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
+)
 
 // The API versions that are spoken, which tell the products apart.
 const (
@@ -12,17 +16,17 @@ const (
 type action struct {
 	name     string
 	version  string
-	required []string           // parameters that are mandatory; Tag.N and the like stand for their list
-	optional []string           // others that it takes; Tag.N.Key stands for a list
-	absent   map[string]refusal // status and code by mandatory parameter, where it is not MissingParameter
+	required []string                // parameters that are mandatory; Tag.N and the like stand for their list
+	optional []string                // others that it takes; Tag.N.Key stands for a list
+	absent   map[string]wire.Refusal // status and code by mandatory parameter, where it is not MissingParameter
 	// notEmpty has the refusals of parameters that may be absent but not sent
 	// with an empty value; see emptyCounts for all others.
-	notEmpty map[string]refusal
+	notEmpty map[string]wire.Refusal
 	// regionCode is the status and the code of a refusal of another region.
-	regionCode refusal
+	regionCode wire.Refusal
 	anyRegion  bool
 	unsigned   bool // anybody may call it
-	do         func(*Server, *exchange) (object, *refusal)
+	do         func(*Server, *exchange) (wire.Object, *wire.Refusal)
 }
 
 // actions is the table of all operations, by name. Each is declared in the
@@ -46,8 +50,8 @@ func table(list ...action) map[string]action {
 		if a.version == "" {
 			a.version = versionECS
 		}
-		if a.regionCode.code == "" {
-			a.regionCode = refusal{status: 404, code: "InvalidRegionId.NotFound"}
+		if a.regionCode.Code == "" {
+			a.regionCode = wire.Refusal{Status: 404, Code: "InvalidRegionId.NotFound"}
 		}
 		byName[a.name] = a
 	}
@@ -55,8 +59,8 @@ func table(list ...action) map[string]action {
 }
 
 // wrongRegion is the refusal of a region that is not served here.
-func (a action) wrongRegion(region string) *refusal {
-	return refuse(a.regionCode.status, a.regionCode.code, "The specified RegionId %q does not exist.", region)
+func (a action) wrongRegion(region string) *wire.Refusal {
+	return wire.Refuse(a.regionCode.Status, a.regionCode.Code, "The specified RegionId %q does not exist.", region)
 }
 
 // ownerParameters are taken by every action and mean nothing to a disk driver.

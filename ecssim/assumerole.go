@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var (
@@ -24,8 +26,8 @@ var (
 )
 
 // assumeRole issues a temporary key of a role to the owner of another key.
-func (s *Server) assumeRole(x *exchange) (object, *refusal) {
-	role, no := s.findRole(x.params["RoleArn"])
+func (s *Server) assumeRole(x *exchange) (wire.Object, *wire.Refusal) {
+	role, no := s.findRole(x.Params["RoleArn"])
 	if no != nil {
 		return nil, no
 	}
@@ -33,16 +35,16 @@ func (s *Server) assumeRole(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	if role.Callers != nil && !slices.Contains(role.Callers, x.caller.principal()) {
-		return nil, refuse(403, "NoPermission", "You are not authorized to do this action. You should be authorized by RAM.")
+	if role.Callers != nil && !slices.Contains(role.Callers, x.caller.Principal()) {
+		return nil, wire.Refuse(403, "NoPermission", "You are not authorized to do this action. You should be authorized by RAM.")
 	}
-	return s.renderSession(s.keys.issue(role.Name, x.params["RoleSessionName"], time.Now(), life)), nil
+	return s.renderSession(s.keys.Issue(role.Name, x.Params["RoleSessionName"], time.Now(), life)), nil
 }
 
 // assumeRoleWithOIDC issues a temporary key of a role to whoever has a token
 // of the role's identity provider. Nobody signs it.
-func (s *Server) assumeRoleWithOIDC(x *exchange) (object, *refusal) {
-	role, no := s.findRole(x.params["RoleArn"])
+func (s *Server) assumeRoleWithOIDC(x *exchange) (wire.Object, *wire.Refusal) {
+	role, no := s.findRole(x.Params["RoleArn"])
 	if no != nil {
 		return nil, no
 	}
@@ -50,19 +52,19 @@ func (s *Server) assumeRoleWithOIDC(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	if arn := x.params["OIDCProviderArn"]; !s.hasProvider(arn) {
-		return nil, refuse(404, "EntityNotExist.OIDCProvider", "The specified OIDCProvider %q does not exist.", arn)
+	if arn := x.Params["OIDCProviderArn"]; !s.hasProvider(arn) {
+		return nil, wire.Refuse(404, "EntityNotExist.OIDCProvider", "The specified OIDCProvider %q does not exist.", arn)
 	}
-	claims, no := readIDToken(x.params["OIDCToken"], time.Now())
+	claims, no := readIDToken(x.Params["OIDCToken"], time.Now())
 	if no != nil {
 		return nil, no
 	}
-	if s.providerARN(role.OIDCProvider) != x.params["OIDCProviderArn"] || role.Subject != "" && role.Subject != claims.Subject ||
+	if s.providerARN(role.OIDCProvider) != x.Params["OIDCProviderArn"] || role.Subject != "" && role.Subject != claims.Subject ||
 		role.Audience != "" && !slices.Contains(claims.audience, role.Audience) {
-		return nil, refuse(403, "AuthenticationFail.NoPermission", "This operation is forbidden by permission system.")
+		return nil, wire.Refuse(403, "AuthenticationFail.NoPermission", "This operation is forbidden by permission system.")
 	}
-	reply := s.renderSession(s.keys.issue(role.Name, x.params["RoleSessionName"], time.Now(), life))
-	reply["OIDCTokenInfo"] = object{"Subject": claims.Subject, "Issuer": claims.Issuer, "ClientIds": strings.Join(claims.audience, ",")}
+	reply := s.renderSession(s.keys.Issue(role.Name, x.Params["RoleSessionName"], time.Now(), life))
+	reply["OIDCTokenInfo"] = wire.Object{"Subject": claims.Subject, "Issuer": claims.Issuer, "ClientIds": strings.Join(claims.audience, ",")}
 	return reply, nil
 }
 
@@ -86,8 +88,8 @@ type idToken struct {
 
 // readIDToken reads a JSON Web Token (RFC 7519) without verifying its
 // signature.
-func readIDToken(text string, now time.Time) (idToken, *refusal) {
-	invalid := refuse(400, "AuthenticationFail.OIDCToken.Invalid", "This OIDC Token is invalid.")
+func readIDToken(text string, now time.Time) (idToken, *wire.Refusal) {
+	invalid := wire.Refuse(400, "AuthenticationFail.OIDCToken.Invalid", "This OIDC Token is invalid.")
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 || parts[2] == "" {
 		return idToken{}, invalid
@@ -107,7 +109,7 @@ func readIDToken(text string, now time.Time) (idToken, *refusal) {
 		return idToken{}, invalid
 	}
 	if float64(now.Unix()) >= token.Expires {
-		return idToken{}, refuse(400, "AuthenticationFail.OIDCToken.Expired", "This OIDC Token is expired.")
+		return idToken{}, wire.Refuse(400, "AuthenticationFail.OIDCToken.Expired", "This OIDC Token is expired.")
 	}
 	return token, nil
 }

@@ -3,6 +3,8 @@ package ecssim
 import (
 	"regexp"
 	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var attachDisk = action{
@@ -12,7 +14,7 @@ var attachDisk = action{
 		"DeleteWithInstance", "Force", "Device", "Bootable", "Password", "KeyPairName",
 		"AdditionalInfo.EnableSRIOV", "AdditionalInfo.Identifier", "AdditionalInfo.SafeMode", "AdditionalInfo.TargetDevice",
 	},
-	regionCode: refusal{status: 400, code: "InvalidRegionId.MalFormed"},
+	regionCode: wire.Refusal{Status: 400, Code: "InvalidRegionId.MalFormed"},
 	do:         (*Server).attachDisk,
 }
 
@@ -35,9 +37,9 @@ type attachOrder struct {
 // attachDisk starts to attach a disk. The reply says that ECS will, not that
 // it has: DescribeDisks shows the disk Available for a while yet, then
 // Attaching, then In_use.
-func (s *Server) attachDisk(x *exchange) (object, *refusal) {
+func (s *Server) attachDisk(x *exchange) (wire.Object, *wire.Refusal) {
 	var o attachOrder
-	steps := []func(*exchange, *attachOrder) *refusal{
+	steps := []func(*exchange, *attachOrder) *wire.Refusal{
 		readAttach, s.findAttach, s.checkInstance, s.checkAttachable, checkForce, checkFit, checkRoom,
 	}
 	for _, step := range steps {
@@ -56,30 +58,30 @@ func (s *Server) attachDisk(x *exchange) (object, *refusal) {
 }
 
 // readAttach reads the parameters that stand for themselves.
-func readAttach(x *exchange, o *attachOrder) (no *refusal) {
-	if o.deleteWithInstance, no = x.params.boolean("DeleteWithInstance", false); no != nil {
+func readAttach(x *exchange, o *attachOrder) (no *wire.Refusal) {
+	if o.deleteWithInstance, no = x.Params.Boolean("DeleteWithInstance", false); no != nil {
 		return no
 	}
-	if o.force, no = x.params.boolean("Force", false); no != nil {
+	if o.force, no = x.Params.Boolean("Force", false); no != nil {
 		return no
 	}
-	bootable, no := x.params.boolean("Bootable", false)
+	bootable, no := x.Params.Boolean("Bootable", false)
 	if no != nil {
 		return no
 	}
-	o.device = x.params["Device"]
+	o.device = x.Params["Device"]
 	switch {
-	case bootable || x.params["Password"] != "" || x.params["KeyPairName"] != "":
-		return refuse(400, "InvalidDisk.DiskNotBootable", "The specified disk is a data disk: it can't be attached as a system disk.")
+	case bootable || x.Params["Password"] != "" || x.Params["KeyPairName"] != "":
+		return wire.Refuse(400, "InvalidDisk.DiskNotBootable", "The specified disk is a data disk: it can't be attached as a system disk.")
 	case o.device != "" && !deviceForm.MatchString(o.device):
-		return refuse(400, "InvalidDevice.Malformed", "The specified device %q is not valid: /dev/xvdb to /dev/xvdz.", o.device)
+		return wire.Refuse(400, "InvalidDevice.Malformed", "The specified device %q is not valid: /dev/xvdb to /dev/xvdz.", o.device)
 	}
 	return nil
 }
 
 // findAttach finds the instance and the disk.
-func (s *Server) findAttach(x *exchange, o *attachOrder) (no *refusal) {
-	if o.instance, no = s.findInstance(x.params["InstanceId"]); no != nil {
+func (s *Server) findAttach(x *exchange, o *attachOrder) (no *wire.Refusal) {
+	if o.instance, no = s.findInstance(x.Params["InstanceId"]); no != nil {
 		return no
 	}
 	o.disk, no = s.findDisk(x.disk)
@@ -87,15 +89,15 @@ func (s *Server) findAttach(x *exchange, o *attachOrder) (no *refusal) {
 }
 
 // checkInstance refuses an instance that is in no state to take a disk.
-func (s *Server) checkInstance(x *exchange, o *attachOrder) *refusal {
+func (s *Server) checkInstance(x *exchange, o *attachOrder) *wire.Refusal {
 	if x.now.Before(o.instance.started.Add(s.config.Latency.InstanceReady)) {
-		return refuse(400, "IncorrectInstanceStatus", "The current status of instance %s does not support this operation.", o.instance.ID)
+		return wire.Refuse(400, "IncorrectInstanceStatus", "The current status of instance %s does not support this operation.", o.instance.ID)
 	}
 	return o.instance.checkState(400)
 }
 
 // checkAttachable refuses a disk that is in no state to be attached.
-func (s *Server) checkAttachable(x *exchange, o *attachOrder) *refusal {
+func (s *Server) checkAttachable(x *exchange, o *attachOrder) *wire.Refusal {
 	d := o.disk
 	if no := s.checkSettled(x, d); no != nil {
 		return no
@@ -117,7 +119,7 @@ func (s *Server) checkAttachable(x *exchange, o *attachOrder) *refusal {
 	case len(d.attachments) == 0:
 		return nil
 	case d.multiAttach && len(d.attachments) >= maxSharers:
-		return refuse(403, "DiskAttachedNumberExceeded", "The number of instances that disk %s is attached to exceeds the limit of %d.", d.id, maxSharers)
+		return wire.Refuse(403, "DiskAttachedNumberExceeded", "The number of instances that disk %s is attached to exceeds the limit of %d.", d.id, maxSharers)
 	case d.multiAttach:
 		return nil
 	case o.force && d.state() != diskAttaching:
@@ -131,57 +133,57 @@ func (s *Server) checkAttachable(x *exchange, o *attachOrder) *refusal {
 
 // checkForce refuses force where it is not for: it moves a regional disk to
 // an instance in another zone without waiting for the detach.
-func checkForce(_ *exchange, o *attachOrder) *refusal {
+func checkForce(_ *exchange, o *attachOrder) *wire.Refusal {
 	switch {
 	case !o.force || o.ignored:
 		return nil
 	case o.disk.multiAttach:
-		return refuse(400, "InvalidParameterForce.MultiAttachDiskNotSupported", "The specified parameter Force is not supported by a disk with MultiAttach.")
+		return wire.Refuse(400, "InvalidParameterForce.MultiAttachDiskNotSupported", "The specified parameter Force is not supported by a disk with MultiAttach.")
 	case !categories[o.disk.category].regional:
-		return refuse(400, "InvalidParameterForce.DiskCategoryNotSupported", "The specified parameter Force is not supported by disk category %s.", o.disk.category)
+		return wire.Refuse(400, "InvalidParameterForce.DiskCategoryNotSupported", "The specified parameter Force is not supported by disk category %s.", o.disk.category)
 	case o.evict != nil && o.evict.instance.Zone == o.instance.Zone:
-		return refuse(403, "InvalidInstance.ZoneConflict", "The instance %s is in the zone of the instance %s that the disk is attached to.", o.instance.ID, o.evict.instance.ID)
+		return wire.Refuse(403, "InvalidInstance.ZoneConflict", "The instance %s is in the zone of the instance %s that the disk is attached to.", o.instance.ID, o.evict.instance.ID)
 	}
 	return nil
 }
 
 // checkFit refuses a disk that the instance can't take.
-func checkFit(_ *exchange, o *attachOrder) *refusal {
+func checkFit(_ *exchange, o *attachOrder) *wire.Refusal {
 	d, i, t := o.disk, o.instance, o.instance.kind
 	ephemeral := categories[d.category].ephemeral
 	switch {
 	case d.zone != "" && d.zone != i.Zone:
-		return refuse(403, "ResourcesNotInSameZone", "The specified instance %s in %s and disk %s in %s are not in the same zone.", i.ID, i.Zone, d.id, d.zone)
+		return wire.Refuse(403, "ResourcesNotInSameZone", "The specified instance %s in %s and disk %s in %s are not in the same zone.", i.ID, i.Zone, d.id, d.zone)
 	case !t.takes(d.category):
-		return refuse(403, "InvalidInstanceType.NotSupportDiskCategory", "The instance type %s does not support disk category %s.", t.ID, d.category)
+		return wire.Refuse(403, "InvalidInstanceType.NotSupportDiskCategory", "The instance type %s does not support disk category %s.", t.ID, d.category)
 	case d.level == "PL0" && t.NoPL0:
-		return refuse(403, "InvalidInstanceType.NotSupportPL0", "The instance type %s does not support performance level PL0.", t.ID)
+		return wire.Refuse(403, "InvalidInstanceType.NotSupportPL0", "The instance type %s does not support performance level PL0.", t.ID)
 	case d.encrypted && t.NotIOOptimized:
-		return refuse(400, "InvalidOperation.InstanceTypeNotSupport", "The instance type %s is not I/O optimized and takes no encrypted disk.", t.ID)
+		return wire.Refuse(400, "InvalidOperation.InstanceTypeNotSupport", "The instance type %s is not I/O optimized and takes no encrypted disk.", t.ID)
 	case d.multiAttach && t.NVMe == "unsupported":
-		return refuse(403, "InvalidInstanceType.NotSupportMultiAttachDisk", "The instance type %s does not support disks with MultiAttach: it has no NVMe.", t.ID)
+		return wire.Refuse(403, "InvalidInstanceType.NotSupportMultiAttachDisk", "The instance type %s does not support disks with MultiAttach: it has no NVMe.", t.ID)
 	case d.multiAttach && o.deleteWithInstance:
-		return refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
+		return wire.Refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
 	case ephemeral && !o.deleteWithInstance:
-		return refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.category)
+		return wire.Refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.category)
 	case ephemeral && d.home != "" && d.home != i.ID:
-		return refuse(403, "InvalidOperation.OtherInstanceUnsupported", "The disk %s can be attached to the instance %s only, as it was before.", d.id, d.home)
+		return wire.Refuse(403, "InvalidOperation.OtherInstanceUnsupported", "The disk %s can be attached to the instance %s only, as it was before.", d.id, d.home)
 	}
 	return nil
 }
 
 // checkRoom refuses a disk for which the instance has no place, or not the
 // one that is asked for.
-func checkRoom(_ *exchange, o *attachOrder) *refusal {
+func checkRoom(_ *exchange, o *attachOrder) *wire.Refusal {
 	i := o.instance
 	if o.ignored {
 		return nil
 	}
 	if len(i.data())+1 >= i.kind.DiskQuantity { // one more is the system disk
-		return refuse(403, "InstanceDiskLimitExceeded", "The amount of disks on instance %s reaches its limit of %d, the system disk included.", i.ID, i.kind.DiskQuantity)
+		return wire.Refuse(403, "InstanceDiskLimitExceeded", "The amount of disks on instance %s reaches its limit of %d, the system disk included.", i.ID, i.kind.DiskQuantity)
 	}
 	if o.device != "" && slices.ContainsFunc(i.attachments, func(a *attachment) bool { return a.device == o.device }) {
-		return refuse(403, "InvalidDevice.InUse", "The specified device %q is in use.", o.device)
+		return wire.Refuse(403, "InvalidDevice.InUse", "The specified device %q is in use.", o.device)
 	}
 	return nil
 }

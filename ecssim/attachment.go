@@ -3,6 +3,8 @@ package ecssim
 import (
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // The states of a disk as DescribeDisks shows them. Modifying is not in ECS's
@@ -100,7 +102,7 @@ func (d *disk) state() string {
 	case d.modifying:
 		return diskModifying
 	}
-	return aggregate(each(d.attachments, func(a *attachment) string { return a.phase }))
+	return aggregate(wire.Each(d.attachments, func(a *attachment) string { return a.phase }))
 }
 
 // shown is the disk's state as DescribeDisks shows it.
@@ -108,7 +110,7 @@ func (d *disk) shown(now time.Time) string {
 	if d.creating || d.modifying {
 		return d.state()
 	}
-	return aggregate(each(d.attachments, func(a *attachment) string { return a.shown(now) }))
+	return aggregate(wire.Each(d.attachments, func(a *attachment) string { return a.shown(now) }))
 }
 
 // deviceName returns the name of an instance's n-th data disk, from 0: the

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Queues are how many disks an instance attaches and detaches at a time.
@@ -59,7 +60,7 @@ func (s *Server) SetQueues(q Queues) error {
 
 // checkQueue refuses an attach or a detach (phase says which) that finds the
 // instance's queue full.
-func (s *Server) checkQueue(i *instance, phase string) *refusal {
+func (s *Server) checkQueue(i *instance, phase string) *wire.Refusal {
 	q := s.config.Queues
 	attaching, detaching := i.inPhase(diskAttaching), i.inPhase(diskDetaching)
 	switch {
@@ -68,9 +69,9 @@ func (s *Server) checkQueue(i *instance, phase string) *refusal {
 	case q == Serial:
 		return nil
 	case phase == diskAttaching && attaching >= q.Attach:
-		return refuse(400, "OperationConflict.DisksAttachingParallellyExceed", "The number of disks being attached to instance %s in parallel exceeds the limit of %d.", i.ID, q.Attach)
+		return wire.Refuse(400, "OperationConflict.DisksAttachingParallellyExceed", "The number of disks being attached to instance %s in parallel exceeds the limit of %d.", i.ID, q.Attach)
 	case phase == diskDetaching && detaching >= q.Detach:
-		return refuse(400, "DisksDetachingOnEcsExceeded", "The number of disks being detached from instance %s exceeds the limit of %d.", i.ID, q.Detach)
+		return wire.Refuse(400, "DisksDetachingOnEcsExceeded", "The number of disks being detached from instance %s exceeds the limit of %d.", i.ID, q.Detach)
 	}
 	return nil
 }

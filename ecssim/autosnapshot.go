@@ -19,7 +19,7 @@ func (s *Server) AddAutoSnapshot(diskID string) (string, error) {
 		n = &snapshot{
 			id: s.ids.resource(snapshotPrefix), name: "auto2.0_" + now.Format("20060102") + "_sp", diskID: d.id, disk: d, size: d.size, category: d.category,
 			encrypted: d.encrypted, kmsKey: d.kmsKey, auto: true, status: shotAccomplished, asked: now, cutAt: now, usableAt: now, doneAt: now,
-			tags: newTagSet(nil, now),
+			tags: newTagSet(map[string]string{}, now),
 		}
 		s.snapshots.add(n)
 		s.earlier.touchShot(n)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var describeAvailableResource = action{
@@ -13,7 +14,7 @@ var describeAvailableResource = action{
 		"ZoneId", "ResourceType", "InstanceType", "InstanceChargeType", "IoOptimized", "DataDiskCategory", "SystemDiskCategory",
 		"NetworkCategory", "Scope",
 	},
-	regionCode: refusal{status: 404, code: "Invalid.RegionId"},
+	regionCode: wire.Refusal{Status: 404, Code: "Invalid.RegionId"},
 	do:         (*Server).describeAvailableResource,
 }
 
@@ -22,18 +23,18 @@ var destinations = []string{"DataDisk", "InstanceType", "Zone"}
 
 // describeAvailableResource shows what the stock table says, zone by zone:
 // what is not on offer is not there, what is sold out says so.
-func (s *Server) describeAvailableResource(x *exchange) (object, *refusal) {
+func (s *Server) describeAvailableResource(x *exchange) (wire.Object, *wire.Refusal) {
 	if no := s.checkAvailable(x); no != nil {
 		return nil, no
 	}
 	zones := s.config.Zones
 	switch {
-	case x.params["Scope"] == "Region":
+	case x.Params["Scope"] == "Region":
 		zones = []string{""}
-	case x.params["ZoneId"] != "":
-		zones = []string{x.params["ZoneId"]}
+	case x.Params["ZoneId"] != "":
+		zones = []string{x.Params["ZoneId"]}
 	}
-	var list []object
+	var list []wire.Object
 	for _, zone := range zones {
 		if z := s.availableZone(x, zone); z != nil {
 			list = append(list, z)
@@ -42,48 +43,48 @@ func (s *Server) describeAvailableResource(x *exchange) (object, *refusal) {
 	if list == nil {
 		return nil, nil // ECS leaves AvailableZones out then
 	}
-	return object{"AvailableZones": wrapped("AvailableZone", list)}, nil
+	return wire.Object{"AvailableZones": wire.Wrapped("AvailableZone", list)}, nil
 }
 
 // checkAvailable checks the parameters of DescribeAvailableResource.
-func (s *Server) checkAvailable(x *exchange) *refusal {
-	kind, what, zone := x.params["ResourceType"], x.params["DestinationResource"], x.params["ZoneId"]
-	_, known := s.fleet.types[x.params["InstanceType"]]
+func (s *Server) checkAvailable(x *exchange) *wire.Refusal {
+	kind, what, zone := x.Params["ResourceType"], x.Params["DestinationResource"], x.Params["ZoneId"]
+	_, known := s.fleet.types[x.Params["InstanceType"]]
 	switch {
 	case !slices.Contains(destinations, what):
-		return refuse(404, "Invalid.DestinationResource", "The specified DestinationResource %q is not valid: %s.", what, config.List(destinations))
-	case !x.params.oneOf("ResourceType", "instance", "disk"):
-		return refuse(404, "Invalid.ResourceType", "The specified ResourceType %q is not valid: instance or disk.", kind)
-	case what == "DataDisk" && kind != "disk" && x.params["InstanceType"] == "":
-		return missing("InstanceType")
-	case x.params["InstanceType"] != "" && !known:
-		return refuse(404, "InvalidResourceId.NotFound", "The specified InstanceType %q does not exist.", x.params["InstanceType"])
-	case !x.params.oneOf("InstanceChargeType", "PostPaid", "PrePaid"):
-		return refuse(400, "Invalid.InstanceChargeType", "The specified InstanceChargeType %q is not valid: PostPaid or PrePaid.", x.params["InstanceChargeType"])
-	case !x.params.oneOf("Scope", "Region"):
-		return refuse(400, "Invalid.Param", "The specified Scope %q is not valid: Region.", x.params["Scope"])
+		return wire.Refuse(404, "Invalid.DestinationResource", "The specified DestinationResource %q is not valid: %s.", what, config.List(destinations))
+	case !x.Params.OneOf("ResourceType", "instance", "disk"):
+		return wire.Refuse(404, "Invalid.ResourceType", "The specified ResourceType %q is not valid: instance or disk.", kind)
+	case what == "DataDisk" && kind != "disk" && x.Params["InstanceType"] == "":
+		return wire.Missing("InstanceType")
+	case x.Params["InstanceType"] != "" && !known:
+		return wire.Refuse(404, "InvalidResourceId.NotFound", "The specified InstanceType %q does not exist.", x.Params["InstanceType"])
+	case !x.Params.OneOf("InstanceChargeType", "PostPaid", "PrePaid"):
+		return wire.Refuse(400, "Invalid.InstanceChargeType", "The specified InstanceChargeType %q is not valid: PostPaid or PrePaid.", x.Params["InstanceChargeType"])
+	case !x.Params.OneOf("Scope", "Region"):
+		return wire.Refuse(400, "Invalid.Param", "The specified Scope %q is not valid: Region.", x.Params["Scope"])
 	case zone != "" && !slices.Contains(s.config.Zones, zone):
-		return refuse(400, "Invalid.Param", "The specified ZoneId %q does not exist.", zone)
+		return wire.Refuse(400, "Invalid.Param", "The specified ZoneId %q does not exist.", zone)
 	}
 	return nil
 }
 
 // availableZone renders what a zone has, or nil if that is nothing.
-func (s *Server) availableZone(x *exchange, zone string) object {
-	var resources []object
+func (s *Server) availableZone(x *exchange, zone string) wire.Object {
+	var resources []wire.Object
 	stocked := false
-	switch x.params["DestinationResource"] {
+	switch x.Params["DestinationResource"] {
 	case "DataDisk":
 		resources, stocked = s.availableDisks(x, zone)
 	case "InstanceType":
 		for _, t := range s.fleet.typeNames() {
-			if x.params.oneOf("InstanceType", t) {
+			if x.Params.OneOf("InstanceType", t) {
 				resources = append(resources, availability(t, true))
 			}
 		}
 		stocked = true
 	case "Zone":
-		resources, stocked = []object{availability(zone, true)}, true
+		resources, stocked = []wire.Object{availability(zone, true)}, true
 	}
 	if resources == nil {
 		return nil
@@ -91,18 +92,18 @@ func (s *Server) availableZone(x *exchange, zone string) object {
 	z := availability(zone, stocked)
 	delete(z, "Value")
 	z["RegionId"], z["ZoneId"] = s.config.Region, zone
-	z["AvailableResources"] = wrapped("AvailableResource", []object{{
-		"Type": x.params["DestinationResource"], "SupportedResources": wrapped("SupportedResource", resources),
+	z["AvailableResources"] = wire.Wrapped("AvailableResource", []wire.Object{{
+		"Type": x.Params["DestinationResource"], "SupportedResources": wire.Wrapped("SupportedResource", resources),
 	}})
 	return z
 }
 
 // availableDisks renders the disk categories of a zone, and tells whether any
 // is in stock.
-func (s *Server) availableDisks(x *exchange, zone string) (list []object, stocked bool) {
+func (s *Server) availableDisks(x *exchange, zone string) (list []wire.Object, stocked bool) {
 	for _, name := range s.stock.offers(zone) {
-		t, typed := s.fleet.types[x.params["InstanceType"]]
-		if !x.params.oneOf("DataDiskCategory", name) || typed && !t.takes(name) {
+		t, typed := s.fleet.types[x.Params["InstanceType"]]
+		if !x.Params.OneOf("DataDiskCategory", name) || typed && !t.takes(name) {
 			continue
 		}
 		units := s.stock[zone][name].units
@@ -115,9 +116,9 @@ func (s *Server) availableDisks(x *exchange, zone string) (list []object, stocke
 }
 
 // availability renders that something is in stock or sold out.
-func availability(value string, stocked bool) object {
+func availability(value string, stocked bool) wire.Object {
 	if stocked {
-		return object{"Value": value, "Status": "Available", "StatusCategory": "WithStock"}
+		return wire.Object{"Value": value, "Status": "Available", "StatusCategory": "WithStock"}
 	}
-	return object{"Value": value, "Status": "SoldOut", "StatusCategory": "WithoutStock"}
+	return wire.Object{"Value": value, "Status": "SoldOut", "StatusCategory": "WithoutStock"}
 }

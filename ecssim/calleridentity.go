@@ -1,5 +1,7 @@
 package ecssim
 
+import "github.com/topodisk/topodisk/ecssim/wire"
+
 var getCallerIdentity = action{
 	name: "GetCallerIdentity", version: versionSTS, anyRegion: true,
 	do: (*Server).getCallerIdentity,
@@ -7,16 +9,16 @@ var getCallerIdentity = action{
 
 // getCallerIdentity says who signed the request: the owner of the account, or
 // somebody in a role.
-func (s *Server) getCallerIdentity(x *exchange) (object, *refusal) {
+func (s *Server) getCallerIdentity(x *exchange) (wire.Object, *wire.Refusal) {
 	account := s.config.Account
-	if key := x.caller; key.role != "" {
-		id := s.roleID(key.role)
-		return object{
-			"AccountId": account, "UserId": "", "PrincipalId": id + ":" + key.session, "RoleId": id,
+	if key := x.caller; key.Role != "" {
+		id := s.roleID(key.Role)
+		return wire.Object{
+			"AccountId": account, "UserId": "", "PrincipalId": id + ":" + key.Session, "RoleId": id,
 			"Arn": s.sessionARN(key), "IdentityType": "AssumedRoleUser",
 		}, nil
 	}
-	return object{
+	return wire.Object{
 		"AccountId": account, "UserId": account, "PrincipalId": account, "RoleId": "",
 		"Arn": "acs:ram::" + account + ":root", "IdentityType": "Account",
 	}, nil

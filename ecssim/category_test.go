@@ -1,9 +1,6 @@
 package ecssim
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 func TestIOPSFollowTheCategoryTable(t *testing.T) {
 	for _, tt := range []struct {
@@ -35,16 +32,5 @@ func TestProvisionedIOPSAreBounded(t *testing.T) {
 		if got := maxProvisionedIOPS(size); got != want {
 			t.Errorf("%d GiB: at most %d, want %d", size, got, want)
 		}
-	}
-}
-
-func TestNoncesAreForgottenWithTheirTimestamps(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	n := newNonces()
-	if !n.use("a", now) || n.use("a", now.Add(2*signatureWindow)) {
-		t.Error("a nonce must be taken once while a timestamp of its time could be")
-	}
-	if !n.use("b", now.Add(noncesKept+nonceAgeSpan+time.Second)) || len(n.ages) != 1 || len(n.ages[0].used) != 1 {
-		t.Errorf("old nonces must go: %v", n.ages)
 	}
 }

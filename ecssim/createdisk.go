@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var createDisk = action{
@@ -19,8 +21,8 @@ var createDisk = action{
 }
 
 // createDisk makes a disk, or returns the one that its ClientToken made before.
-func (s *Server) createDisk(x *exchange) (object, *refusal) {
-	if no := checkToken(x.params["ClientToken"]); no != nil {
+func (s *Server) createDisk(x *exchange) (wire.Object, *wire.Refusal) {
+	if no := checkToken(x.Params["ClientToken"]); no != nil {
 		return nil, no
 	}
 	id, no := s.tokens.replay(x)
@@ -32,13 +34,13 @@ func (s *Server) createDisk(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	x.disk = id
-	return object{"DiskId": id}, nil
+	return wire.Object{"DiskId": id}, nil
 }
 
 // makeDisk checks a request for a new disk, takes it from the stock and adds it.
-func (s *Server) makeDisk(x *exchange) (string, *refusal) {
-	d := &disk{token: x.params["ClientToken"], created: x.now, creating: true}
-	steps := []func(*exchange, *disk) *refusal{
+func (s *Server) makeDisk(x *exchange) (string, *wire.Refusal) {
+	d := &disk{token: x.Params["ClientToken"], created: x.now, creating: true}
+	steps := []func(*exchange, *disk) *wire.Refusal{
 		s.readOwner, readCategory, s.readSource, s.readSize, readLevel, s.readZone, readNames, s.readEncryption,
 		readMultiAttach, readPerformance, s.readGroups,
 	}
@@ -47,16 +49,16 @@ func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 			return "", no
 		}
 	}
-	list, no := x.params.newTags()
+	tags, no := newTags(x)
 	if no != nil {
 		return "", no
 	}
-	d.tags = newTagSet(list, x.now)
-	for _, check := range []func() *refusal{
-		func() *refusal { return s.stock.check(d.zone, d.category) },
+	d.tags = newTagSet(tags, x.now)
+	for _, check := range []func() *wire.Refusal{
+		func() *wire.Refusal { return s.stock.check(d.zone, d.category) },
 		s.checkQuota,
-		func() *refusal { return s.checkCapacity(d.zone, d.category, d.size) },
-		func() *refusal { return s.stock.take(d.zone, d.category) },
+		func() *wire.Refusal { return s.checkCapacity(d.zone, d.category, d.size) },
+		func() *wire.Refusal { return s.stock.take(d.zone, d.category) },
 	} {
 		if no := check(); no != nil {
 			return "", no
@@ -76,66 +78,66 @@ func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 
 // readOwner refuses a disk that is bought for one instance by subscription,
 // which this account can't.
-func (s *Server) readOwner(x *exchange, _ *disk) *refusal {
-	id := x.params["InstanceId"]
+func (s *Server) readOwner(x *exchange, _ *disk) *wire.Refusal {
+	id := x.Params["InstanceId"]
 	switch {
 	case id == "":
 		return nil
 	case s.fleet.instances[id] == nil:
-		return refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
-	case x.params["ZoneId"] != "":
-		return refuse(403, "InvalidParam.ZoneIdAndInstanceId.Conflict", "The specified param ZoneId and InstanceId are conflict.")
+		return wire.Refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
+	case x.Params["ZoneId"] != "":
+		return wire.Refuse(403, "InvalidParam.ZoneIdAndInstanceId.Conflict", "The specified param ZoneId and InstanceId are conflict.")
 	}
-	return refuse(403, "InvalidPayMethod", "The specified pay method is not valid: subscription disks are not for sale to this account.")
+	return wire.Refuse(403, "InvalidPayMethod", "The specified pay method is not valid: subscription disks are not for sale to this account.")
 }
 
 // readCategory reads DiskCategory. ECS's own default is the old category cloud.
-func readCategory(x *exchange, d *disk) *refusal {
-	d.category = x.params["DiskCategory"]
+func readCategory(x *exchange, d *disk) *wire.Refusal {
+	d.category = x.Params["DiskCategory"]
 	if d.category == "" {
 		d.category = "cloud"
 	}
 	if slices.Contains(localCategories, d.category) {
-		return refuse(400, "InvalidDiskCategory.NotSupported", "The specified disk category %q is not supported by this operation.", d.category)
+		return wire.Refuse(400, "InvalidDiskCategory.NotSupported", "The specified disk category %q is not supported by this operation.", d.category)
 	}
 	if _, ok := categories[d.category]; !ok {
-		return refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid.", d.category)
+		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid.", d.category)
 	}
 	return nil
 }
 
 // readSize reads Size. A snapshot's own size stands in for it, and for one
 // that is less.
-func (s *Server) readSize(x *exchange, d *disk) *refusal {
-	size := x.params["Size"]
+func (s *Server) readSize(x *exchange, d *disk) *wire.Refusal {
+	size := x.Params["Size"]
 	if size == "" && d.source == nil {
-		return missing("Size")
+		return wire.Missing("Size")
 	}
-	n, err := readNumber(size)
+	n, err := wire.ReadNumber(size)
 	if size != "" && (err != nil || n <= 0) {
-		return refuse(400, "InvalidSize.ValueNotSupported", "The specified parameter Size %q is not valid: it must be a number of GiB above zero.", size)
+		return wire.Refuse(400, "InvalidSize.ValueNotSupported", "The specified parameter Size %q is not valid: it must be a number of GiB above zero.", size)
 	}
 	if d.source != nil && n < d.source.size {
 		if size != "" && s.config.Doubts.RefuseLessThanSnapshot {
-			return refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is less than the %d GiB of snapshot %s.", n, d.source.size, d.source.id)
+			return wire.Refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is less than the %d GiB of snapshot %s.", n, d.source.size, d.source.id)
 		}
 		n = d.source.size
 	}
 	d.size, d.largest = n, n
 	spec := categories[d.category]
 	if n < spec.min || n > spec.max {
-		return refuse(400, "InvalidDiskSize.NotSupported", "The specified disk size %d is not supported: category %s takes %d to %d GiB.", n, d.category, spec.min, spec.max)
+		return wire.Refuse(400, "InvalidDiskSize.NotSupported", "The specified disk size %d is not supported: category %s takes %d to %d GiB.", n, d.category, spec.min, spec.max)
 	}
 	return nil
 }
 
 // readLevel reads PerformanceLevel, which defaults to PL1 where there are any.
-func readLevel(x *exchange, d *disk) *refusal {
+func readLevel(x *exchange, d *disk) *wire.Refusal {
 	levels := categories[d.category].levels
-	d.level = x.params["PerformanceLevel"]
+	d.level = x.Params["PerformanceLevel"]
 	if levels == nil {
 		if d.level != "" {
-			return refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: category %s has none.", d.level, d.category)
+			return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: category %s has none.", d.level, d.category)
 		}
 		return nil
 	}
@@ -144,35 +146,35 @@ func readLevel(x *exchange, d *disk) *refusal {
 	}
 	limits, ok := levels[d.level]
 	if !ok {
-		return refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", d.level)
+		return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", d.level)
 	}
 	if d.size < limits.min {
-		return refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", d.level, d.size, limits.min)
+		return wire.Refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", d.level, d.size, limits.min)
 	}
 	return nil
 }
 
 // readZone reads ZoneId, which every disk must have but a regional one.
-func (s *Server) readZone(x *exchange, d *disk) *refusal {
-	d.zone = x.params["ZoneId"]
+func (s *Server) readZone(x *exchange, d *disk) *wire.Refusal {
+	d.zone = x.Params["ZoneId"]
 	if categories[d.category].regional {
 		if d.zone != "" {
-			return refuse(400, "InvalidZoneId.DiskCategoryUnsupported", "The specified ZoneId %q is not supported by disk category %s, which is regional.", d.zone, d.category)
+			return wire.Refuse(400, "InvalidZoneId.DiskCategoryUnsupported", "The specified ZoneId %q is not supported by disk category %s, which is regional.", d.zone, d.category)
 		}
 		return nil
 	}
 	if d.zone == "" {
-		return missing("ZoneId")
+		return wire.Missing("ZoneId")
 	}
 	if !slices.Contains(s.config.Zones, d.zone) {
-		return refuse(404, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", d.zone)
+		return wire.Refuse(404, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", d.zone)
 	}
 	return nil
 }
 
 // readNames reads DiskName and Description.
-func readNames(x *exchange, d *disk) *refusal {
-	d.name, d.description = x.params["DiskName"], x.params["Description"]
+func readNames(x *exchange, d *disk) *wire.Refusal {
+	d.name, d.description = x.Params["DiskName"], x.Params["Description"]
 	if d.name != "" && !validName(d.name) {
 		return badName("InvalidDiskName.Malformed", "disk name")
 	}
@@ -182,14 +184,14 @@ func readNames(x *exchange, d *disk) *refusal {
 	return nil
 }
 
-func badName(code, what string) *refusal {
-	return refuse(400, code, "The specified %s is wrongly formed: 2 to 128 letters, digits, colons, underscores, periods and hyphens, a letter first, not http:// or https://.", what)
+func badName(code, what string) *wire.Refusal {
+	return wire.Refuse(400, code, "The specified %s is wrongly formed: 2 to 128 letters, digits, colons, underscores, periods and hyphens, a letter first, not http:// or https://.", what)
 }
 
 // badDescription is the refusal of a description; its status is not the same
 // for all actions.
-func badDescription(status int) *refusal {
-	return refuse(status, "InvalidDescription.Malformed", "The specified description is wrongly formed: 2 to 256 characters that don't begin with http:// or https://.")
+func badDescription(status int) *wire.Refusal {
+	return wire.Refuse(status, "InvalidDescription.Malformed", "The specified description is wrongly formed: 2 to 256 characters that don't begin with http:// or https://.")
 }
 
 func validDescription(text string) bool {
@@ -216,14 +218,14 @@ func validName(name string) bool {
 
 // readEncryption reads Encrypted and KMSKeyId. Encryption without a key uses
 // that of the snapshot, or else the service's own.
-func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
-	if d.encrypted, no = x.params.boolean("Encrypted", false); no != nil {
+func (s *Server) readEncryption(x *exchange, d *disk) (no *wire.Refusal) {
+	if d.encrypted, no = x.Params.Boolean("Encrypted", false); no != nil {
 		return no
 	}
-	d.kmsKey = x.params["KMSKeyId"]
+	d.kmsKey = x.Params["KMSKeyId"]
 	if d.source != nil && d.source.encrypted {
-		if x.params["Encrypted"] != "" && !d.encrypted {
-			return refuse(403, "InvalidEncrypted.NotMatchSnapshot", "The specified Encrypted=false does not match snapshot %s, which is encrypted.", d.source.id)
+		if x.Params["Encrypted"] != "" && !d.encrypted {
+			return wire.Refuse(403, "InvalidEncrypted.NotMatchSnapshot", "The specified Encrypted=false does not match snapshot %s, which is encrypted.", d.source.id)
 		}
 		d.encrypted = true
 		if d.kmsKey == "" {
@@ -232,9 +234,9 @@ func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
 	}
 	switch {
 	case d.kmsKey != "" && !d.encrypted:
-		return refuse(400, "InvalidEncrypted.NotMatchKmsKeyId", "The specified KMSKeyId is only valid for a disk with Encrypted=true.")
+		return wire.Refuse(400, "InvalidEncrypted.NotMatchKmsKeyId", "The specified KMSKeyId is only valid for a disk with Encrypted=true.")
 	case !known(s.config.KMSKeys, d.kmsKey):
-		return refuse(404, "InvalidParameter.KMSKeyId.NotFound", "The specified KMSKeyId %q does not exist.", d.kmsKey)
+		return wire.Refuse(404, "InvalidParameter.KMSKeyId.NotFound", "The specified KMSKeyId %q does not exist.", d.kmsKey)
 	case d.encrypted && d.kmsKey == "":
 		d.kmsKey = "key-service-" + s.config.Region
 	}
@@ -242,50 +244,50 @@ func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
 }
 
 // readMultiAttach reads MultiAttach.
-func readMultiAttach(x *exchange, d *disk) *refusal {
-	if !x.params.oneOf("MultiAttach", "Enabled", "Disabled") {
-		return refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled or Disabled.", x.params["MultiAttach"])
+func readMultiAttach(x *exchange, d *disk) *wire.Refusal {
+	if !x.Params.OneOf("MultiAttach", "Enabled", "Disabled") {
+		return wire.Refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled or Disabled.", x.Params["MultiAttach"])
 	}
-	d.multiAttach = x.params["MultiAttach"] == "Enabled"
+	d.multiAttach = x.Params["MultiAttach"] == "Enabled"
 	if d.multiAttach && !categories[d.category].shared {
-		return refuse(403, "InvalidParameter.DiskCategoryAndMultiAttachNotMatch", "The specified disk category %s does not support MultiAttach.", d.category)
+		return wire.Refuse(403, "InvalidParameter.DiskCategoryAndMultiAttachNotMatch", "The specified disk category %s does not support MultiAttach.", d.category)
 	}
 	return nil
 }
 
 // readPerformance reads ProvisionedIops and BurstingEnabled, which AutoPL
 // disks alone take.
-func readPerformance(x *exchange, d *disk) (no *refusal) {
-	if d.provisionedIOPS, no = x.params.integer("ProvisionedIops", 0); no != nil {
+func readPerformance(x *exchange, d *disk) (no *wire.Refusal) {
+	if d.provisionedIOPS, no = x.Params.Integer("ProvisionedIops", 0); no != nil {
 		return no
 	}
-	if d.bursting, no = x.params.boolean("BurstingEnabled", false); no != nil {
+	if d.bursting, no = x.Params.Boolean("BurstingEnabled", false); no != nil {
 		return no
 	}
 	auto := categories[d.category].auto
 	switch {
-	case x.params["ProvisionedIops"] != "" && !auto:
-		return refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", d.category)
+	case x.Params["ProvisionedIops"] != "" && !auto:
+		return wire.Refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", d.category)
 	case d.provisionedIOPS < 0 || d.provisionedIOPS > maxProvisionedIOPS(d.size) && d.provisionedIOPS != 0:
-		return refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", d.provisionedIOPS, maxProvisionedIOPS(d.size), d.size)
+		return wire.Refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", d.provisionedIOPS, maxProvisionedIOPS(d.size), d.size)
 	case d.bursting && !auto:
-		return refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The specified disk category %s does not support bursting.", d.category)
+		return wire.Refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The specified disk category %s does not support bursting.", d.category)
 	case d.bursting && d.multiAttach:
-		return refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
+		return wire.Refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
 	case d.bursting && d.size <= 3:
-		return refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The specified disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
+		return wire.Refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The specified disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
 	}
 	return nil
 }
 
 // readGroups reads ResourceGroupId and StorageClusterId.
-func (s *Server) readGroups(x *exchange, d *disk) *refusal {
-	d.resourceGroup, d.storageCluster = x.params["ResourceGroupId"], x.params["StorageClusterId"]
+func (s *Server) readGroups(x *exchange, d *disk) *wire.Refusal {
+	d.resourceGroup, d.storageCluster = x.Params["ResourceGroupId"], x.Params["StorageClusterId"]
 	if !known(s.config.ResourceGroups, d.resourceGroup) {
-		return refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", d.resourceGroup)
+		return wire.Refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", d.resourceGroup)
 	}
 	if !known(s.config.StorageClusters, d.storageCluster) {
-		return refuse(404, "InvalidStorageClusterId.NotExist", "The specified StorageClusterId %q does not exist.", d.storageCluster)
+		return wire.Refuse(404, "InvalidStorageClusterId.NotExist", "The specified StorageClusterId %q does not exist.", d.storageCluster)
 	}
 	return nil
 }

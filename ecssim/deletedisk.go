@@ -1,15 +1,17 @@
 package ecssim
 
+import "github.com/topodisk/topodisk/ecssim/wire"
+
 var deleteDisk = action{
 	name:       "DeleteDisk",
 	required:   []string{"DiskId"},
-	regionCode: refusal{status: 400, code: "InvalidRegionId.MalFormed"},
+	regionCode: wire.Refusal{Status: 400, Code: "InvalidRegionId.MalFormed"},
 	do:         (*Server).deleteDisk,
 }
 
 // deleteDisk deletes a disk that is Available. It is done when the reply comes:
 // no read shows the disk any more.
-func (s *Server) deleteDisk(x *exchange) (object, *refusal) {
+func (s *Server) deleteDisk(x *exchange) (wire.Object, *wire.Refusal) {
 	d, no := s.findDisk(x.disk)
 	switch {
 	case no != nil && s.config.ForgiveUnknownDisk:
@@ -39,23 +41,23 @@ func (s *Server) dropDisk(d *disk) {
 }
 
 // findDisk returns a disk that must exist.
-func (s *Server) findDisk(id string) (*disk, *refusal) {
+func (s *Server) findDisk(id string) (*disk, *wire.Refusal) {
 	d := s.disks.byID[id]
 	if d == nil {
-		return nil, refuse(404, "InvalidDiskId.NotFound", "The specified DiskId %q does not exist.", id)
+		return nil, wire.Refuse(404, "InvalidDiskId.NotFound", "The specified DiskId %q does not exist.", id)
 	}
 	return d, nil
 }
 
 // checkSettled refuses a disk that was made so shortly ago that nothing can
 // be done to it, Available as it may look.
-func (s *Server) checkSettled(x *exchange, d *disk) *refusal {
+func (s *Server) checkSettled(x *exchange, d *disk) *wire.Refusal {
 	span := s.config.Latency.Initializing
 	if d.source != nil {
 		span = max(span, s.config.Latency.FromSnapshot)
 	}
 	if x.now.Before(d.created.Add(span)) {
-		return refuse(403, "IncorrectDiskStatus.Initializing", "The specified disk %s is initializing.", d.id)
+		return wire.Refuse(403, "IncorrectDiskStatus.Initializing", "The specified disk %s is initializing.", d.id)
 	}
 	return nil
 }

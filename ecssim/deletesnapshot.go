@@ -1,5 +1,7 @@
 package ecssim
 
+import "github.com/topodisk/topodisk/ecssim/wire"
+
 var deleteSnapshot = action{
 	name:     "DeleteSnapshot",
 	required: []string{"SnapshotId"},
@@ -9,12 +11,12 @@ var deleteSnapshot = action{
 
 // deleteSnapshot deletes a snapshot, by force one too that disks were made
 // from. One that is progressing is cancelled.
-func (s *Server) deleteSnapshot(x *exchange) (object, *refusal) {
-	force, no := x.params.boolean("Force", false)
+func (s *Server) deleteSnapshot(x *exchange) (wire.Object, *wire.Refusal) {
+	force, no := x.Params.Boolean("Force", false)
 	if no != nil {
 		return nil, no
 	}
-	n, no := s.findSnapshot(x.params["SnapshotId"])
+	n, no := s.findSnapshot(x.Params["SnapshotId"])
 	switch {
 	case no != nil && s.config.Doubts.ForgiveUnknownSnapshot:
 		return nil, nil
@@ -23,7 +25,7 @@ func (s *Server) deleteSnapshot(x *exchange) (object, *refusal) {
 	}
 	x.disk = n.diskID
 	if !force && s.madeFrom(n) > 0 {
-		return nil, refuse(403, "SnapshotCreatedDisk", "The snapshot %s has been used to create disks.", n.id)
+		return nil, wire.Refuse(403, "SnapshotCreatedDisk", "The snapshot %s has been used to create disks.", n.id)
 	}
 	s.earlier.touchShot(n)
 	s.snapshots.remove(n)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Denial is a permission that somebody does not have.
@@ -61,12 +62,12 @@ func (s *Server) Denials() []Denial {
 }
 
 // authorize refuses a call that its sender may not make, or blinds it.
-func (s *Server) authorize(x *exchange) *refusal {
+func (s *Server) authorize(x *exchange) *wire.Refusal {
 	if x.action.unsigned {
 		return nil
 	}
 	i := slices.IndexFunc(s.denials, func(d Denial) bool {
-		return (d.Who == "" || d.Who == x.caller.principal()) && (d.Action == "" || d.Action == x.action.name)
+		return (d.Who == "" || d.Who == x.caller.Principal()) && (d.Action == "" || d.Action == x.action.name)
 	})
 	switch {
 	case i < 0 && s.permitted(x):
@@ -76,17 +77,17 @@ func (s *Server) authorize(x *exchange) *refusal {
 		return nil
 	}
 	x.denial = s.denialDetail(x)
-	return refuse(403, "Forbidden.RAM", "User not authorized to operate on the specified resource, or this API doesn't support RAM.")
+	return wire.Refuse(403, "Forbidden.RAM", "User not authorized to operate on the specified resource, or this API doesn't support RAM.")
 }
 
 // denialDetail is what the error body says of a denial.
-func (s *Server) denialDetail(x *exchange) object {
+func (s *Server) denialDetail(x *exchange) wire.Object {
 	kind := "SubUser"
-	if x.caller.role != "" {
+	if x.caller.Role != "" {
 		kind = "AssumedRoleUser"
 	}
-	return object{
-		"AuthAction": strings.ToLower(x.product()) + ":" + x.action.name, "AuthPrincipalType": kind, "AuthPrincipalDisplayName": x.caller.principal(),
+	return wire.Object{
+		"AuthAction": strings.ToLower(x.product()) + ":" + x.action.name, "AuthPrincipalType": kind, "AuthPrincipalDisplayName": x.caller.Principal(),
 		"AuthPrincipalOwnerId": s.config.Account, "PolicyType": "AccountLevelIdentityBasedPolicy", "NoPermissionType": "ImplicitDeny",
 	}
 }
@@ -97,13 +98,13 @@ func (a action) isRead() bool {
 }
 
 // emptied returns the reply of a read with its lists empty.
-func emptied(body object) object {
+func emptied(body wire.Object) wire.Object {
 	for name, value := range body {
 		switch v := value.(type) {
-		case object: // a list in its wrapping
+		case wire.Object: // a list in its wrapping
 			for inner, list := range v {
-				if _, ok := list.([]object); ok {
-					v[inner] = []object{}
+				if _, ok := list.([]wire.Object); ok {
+					v[inner] = []wire.Object{}
 				}
 			}
 		case int:

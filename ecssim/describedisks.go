@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var describeDisks = action{
@@ -20,8 +21,8 @@ var describeDisks = action{
 		"MultiAttach", "DiskChargeType", "Filter.N.Key", "Filter.N.Value", "AdditionalAttributes.N", "DryRun",
 		"NextToken", "MaxResults", "PageNumber", "PageSize",
 	},
-	absent:     map[string]refusal{"RegionId": {status: 400, code: "MissingParamter.RegionId"}}, // ECS's spelling
-	regionCode: refusal{status: 400, code: "InvalidRegion.NotFound"},
+	absent:     map[string]wire.Refusal{"RegionId": {Status: 400, Code: "MissingParamter.RegionId"}}, // ECS's spelling
+	regionCode: wire.Refusal{Status: 400, Code: "InvalidRegion.NotFound"},
 	do:         (*Server).describeDisks,
 }
 
@@ -29,7 +30,7 @@ var describeDisks = action{
 const maxTagged = 1000
 
 // describeDisks shows the disks that pass every filter, the newest first.
-func (s *Server) describeDisks(x *exchange) (object, *refusal) {
+func (s *Server) describeDisks(x *exchange) (wire.Object, *wire.Refusal) {
 	candidates, no := s.candidates(x)
 	if no != nil {
 		return nil, no
@@ -38,34 +39,34 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 500})
+	page, no := s.readPage(x, wire.Paging{DefaultSize: 10, MaxSize: 100, MinResults: 10, MaxResults: 500})
 	if no != nil {
 		return nil, no
 	}
-	if dry, no := x.params.boolean("DryRun", false); no != nil || dry {
+	if dry, no := x.Params.Boolean("DryRun", false); no != nil || dry {
 		return nil, orDryRun(no)
 	}
 	shown, reply := s.pageOfDisks(x, page, candidates, filters)
 	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
-	reply["Disks"] = wrapped("Disk", each(shown, func(d *disk) object { return s.renderDisk(d, x) }))
+	reply["Disks"] = wire.Wrapped("Disk", wire.Each(shown, func(d *disk) wire.Object { return s.renderDisk(d, x) }))
 	return reply, nil
 }
 
 // pageOfDisks returns the disks of a page. There may be very many, and everybody
 // waits meanwhile: without filters, those of other pages are not looked at.
-func (s *Server) pageOfDisks(x *exchange, pg page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, object) {
+func (s *Server) pageOfDisks(x *exchange, pg wire.Page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, wire.Object) {
 	key := func(d *disk) int { return -d.seq }
-	if x.params["DiskIds"] == "" && len(filters) == 0 && !x.stale && x.fault.Do != FaultHidden {
+	if x.Params["DiskIds"] == "" && len(filters) == 0 && !x.stale && x.fault.Do != FaultHidden {
 		all := s.disks.order
 		hidden := x.now.Add(-s.config.Latency.Visible) // what was created later is
 		n := sort.Search(len(all), func(i int) bool { return all[i].created.After(hidden) })
-		return cutAt(pg, n, func(i int) *disk { return all[n-1-i] }, key)
+		return wire.CutAt(pg, n, func(i int) *disk { return all[n-1-i] }, key)
 	}
 	limit := math.MaxInt
-	if x.params.hasList("Tag") || x.params["ResourceGroupId"] != "" {
+	if x.Params.HasList("Tag") || x.Params["ResourceGroupId"] != "" {
 		limit = maxTagged
 	}
-	return cutSeq(pg, s.visible(x, candidates, filters, limit), key)
+	return wire.CutSeq(pg, s.visible(x, candidates, filters, limit), key)
 }
 
 // visible yields the candidates that a read may show and that pass every
@@ -89,8 +90,8 @@ func (s *Server) visible(x *exchange, candidates iter.Seq[*disk], filters []disk
 type diskFilter func(*disk) bool
 
 // diskFilters reads the filters of a request. They are joined by AND.
-func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
-	readers := []func(*exchange) (diskFilter, *refusal){
+func (s *Server) diskFilters(x *exchange) ([]diskFilter, *wire.Refusal) {
+	readers := []func(*exchange) (diskFilter, *wire.Refusal){
 		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterMultiAttach,
 		filterTruth("Encrypted", func(d *disk) bool { return d.encrypted }),
 		filterTruth("Portable", func(d *disk) bool { return !d.system }),
@@ -117,13 +118,13 @@ func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 }
 
 // candidates yields the disks that DiskIds names, or all if it is absent.
-func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *refusal) {
-	ids, given, no := x.params.jsonList("DiskIds",
-		func() *refusal {
-			return refuse(403, "InvalidDiskIds.Malformed", "The amount of specified disk IDs exceeds the limit of 100.")
+func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *wire.Refusal) {
+	ids, given, no := x.Params.JSONList("DiskIds",
+		func() *wire.Refusal {
+			return wire.Refuse(403, "InvalidDiskIds.Malformed", "The amount of specified disk IDs exceeds the limit of 100.")
 		},
-		func() *refusal {
-			return refuse(400, "InvalidParameter.DiskIds", "The specified parameter DiskIds is not valid: it must be a JSON array of disk IDs.")
+		func() *wire.Refusal {
+			return wire.Refuse(400, "InvalidParameter.DiskIds", "The specified parameter DiskIds is not valid: it must be a JSON array of disk IDs.")
 		})
 	if no != nil {
 		return nil, no
@@ -134,21 +135,21 @@ func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *refusal) {
 	return s.disksFor(x, ids, !given), nil
 }
 
-func (s *Server) filterZone(x *exchange) (diskFilter, *refusal) {
-	zone := x.params["ZoneId"]
+func (s *Server) filterZone(x *exchange) (diskFilter, *wire.Refusal) {
+	zone := x.Params["ZoneId"]
 	if zone == "" {
 		return nil, nil
 	}
 	if !slices.Contains(s.config.Zones, zone) {
-		return nil, refuse(400, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", zone)
+		return nil, wire.Refuse(400, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", zone)
 	}
 	return func(d *disk) bool { return d.zone == zone }, nil
 }
 
-func filterStatus(x *exchange) (diskFilter, *refusal) {
-	status := x.params["Status"]
-	if !x.params.oneOf("Status", diskStates...) {
-		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, config.List(diskStates))
+func filterStatus(x *exchange) (diskFilter, *wire.Refusal) {
+	status := x.Params["Status"]
+	if !x.Params.OneOf("Status", diskStates...) {
+		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, config.List(diskStates))
 	}
 	if status == "" || status == "All" {
 		return nil, nil
@@ -156,62 +157,62 @@ func filterStatus(x *exchange) (diskFilter, *refusal) {
 	return func(d *disk) bool { return d.shown(x.now) == status }, nil
 }
 
-func filterCategory(x *exchange) (diskFilter, *refusal) {
-	category := x.params["Category"]
+func filterCategory(x *exchange) (diskFilter, *wire.Refusal) {
+	category := x.Params["Category"]
 	if category == "" || category == "all" {
 		return nil, nil
 	}
 	if _, ok := categories[category]; !ok && !slices.Contains(localCategories, category) {
-		return nil, refuse(400, "InvalidCategory.ValueNotSupported", "The specified parameter Category %q is not valid.", category)
+		return nil, wire.Refuse(400, "InvalidCategory.ValueNotSupported", "The specified parameter Category %q is not valid.", category)
 	}
 	return func(d *disk) bool { return d.category == category }, nil
 }
 
 // filterType reads DiskType.
-func filterType(x *exchange) (diskFilter, *refusal) {
-	if !x.params.oneOf("DiskType", "all", "data", "system") {
-		return nil, refuse(400, "InvalidDiskType.ValueNotSupported", "The specified parameter DiskType %q is not valid: all, data or system.", x.params["DiskType"])
+func filterType(x *exchange) (diskFilter, *wire.Refusal) {
+	if !x.Params.OneOf("DiskType", "all", "data", "system") {
+		return nil, wire.Refuse(400, "InvalidDiskType.ValueNotSupported", "The specified parameter DiskType %q is not valid: all, data or system.", x.Params["DiskType"])
 	}
-	if x.params["DiskType"] == "" || x.params["DiskType"] == "all" {
+	if x.Params["DiskType"] == "" || x.Params["DiskType"] == "all" {
 		return nil, nil
 	}
-	return func(d *disk) bool { return d.kind() == x.params["DiskType"] }, nil
+	return func(d *disk) bool { return d.kind() == x.Params["DiskType"] }, nil
 }
 
-func (s *Server) filterTags(x *exchange) (diskFilter, *refusal) {
-	want, no := x.params.tags()
+func (s *Server) filterTags(x *exchange) (diskFilter, *wire.Refusal) {
+	want, no := x.Params.Tags()
 	if no != nil || len(want) == 0 {
 		return nil, no
 	}
 	if len(want) > maxTags {
-		return nil, refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
+		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
 	}
-	return func(d *disk) bool { return d.tags.matches(want, x.now, s.config.Latency.TagsVisible) }, nil
+	return func(d *disk) bool { return wire.HasTags(d.tags.searched(x.now, s.config.Latency.TagsVisible), want) }, nil
 }
 
-func filterMultiAttach(x *exchange) (diskFilter, *refusal) {
-	if !x.params.oneOf("MultiAttach", "Enabled", "Disabled", "LegacyShared") {
-		return nil, refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled, Disabled or LegacyShared.", x.params["MultiAttach"])
+func filterMultiAttach(x *exchange) (diskFilter, *wire.Refusal) {
+	if !x.Params.OneOf("MultiAttach", "Enabled", "Disabled", "LegacyShared") {
+		return nil, wire.Refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled, Disabled or LegacyShared.", x.Params["MultiAttach"])
 	}
-	if x.params["MultiAttach"] == "" {
+	if x.Params["MultiAttach"] == "" {
 		return nil, nil
 	}
-	return func(d *disk) bool { return d.multiAttachText() == x.params["MultiAttach"] }, nil
+	return func(d *disk) bool { return d.multiAttachText() == x.Params["MultiAttach"] }, nil
 }
 
-func filterChargeType(x *exchange) (diskFilter, *refusal) {
-	if !x.params.oneOf("DiskChargeType", "PrePaid", "PostPaid") {
-		return nil, refuse(404, "InvalidDiskChargeType.NotFound", "The specified DiskChargeType %q is not valid: PrePaid or PostPaid.", x.params["DiskChargeType"])
+func filterChargeType(x *exchange) (diskFilter, *wire.Refusal) {
+	if !x.Params.OneOf("DiskChargeType", "PrePaid", "PostPaid") {
+		return nil, wire.Refuse(404, "InvalidDiskChargeType.NotFound", "The specified DiskChargeType %q is not valid: PrePaid or PostPaid.", x.Params["DiskChargeType"])
 	}
-	if x.params["DiskChargeType"] != "PrePaid" {
+	if x.Params["DiskChargeType"] != "PrePaid" {
 		return nil, nil
 	}
 	return func(*disk) bool { return false }, nil
 }
 
 // filterInstance filters by the instances that reads show a disk attached to.
-func (s *Server) filterInstance(x *exchange) (diskFilter, *refusal) {
-	id := x.params["InstanceId"]
+func (s *Server) filterInstance(x *exchange) (diskFilter, *wire.Refusal) {
+	id := x.Params["InstanceId"]
 	if id == "" {
 		return nil, nil
 	}
@@ -220,19 +221,19 @@ func (s *Server) filterInstance(x *exchange) (diskFilter, *refusal) {
 	}, nil
 }
 
-func filterTruth(name string, of func(*disk) bool) func(*exchange) (diskFilter, *refusal) {
-	return func(x *exchange) (diskFilter, *refusal) {
-		want, no := x.params.boolean(name, false)
-		if no != nil || x.params[name] == "" {
+func filterTruth(name string, of func(*disk) bool) func(*exchange) (diskFilter, *wire.Refusal) {
+	return func(x *exchange) (diskFilter, *wire.Refusal) {
+		want, no := x.Params.Boolean(name, false)
+		if no != nil || x.Params[name] == "" {
 			return nil, no
 		}
 		return func(d *disk) bool { return of(d) == want }, nil
 	}
 }
 
-func filterText(name string, of func(*disk) string) func(*exchange) (diskFilter, *refusal) {
-	return func(x *exchange) (diskFilter, *refusal) {
-		want := x.params[name]
+func filterText(name string, of func(*disk) string) func(*exchange) (diskFilter, *wire.Refusal) {
+	return func(x *exchange) (diskFilter, *wire.Refusal) {
+		want := x.Params[name]
 		if want == "" {
 			return nil, nil
 		}
@@ -241,7 +242,7 @@ func filterText(name string, of func(*disk) string) func(*exchange) (diskFilter,
 }
 
 // filterCreation reads Filter.N: CreationStartTime and CreationEndTime.
-func filterCreation(x *exchange) (diskFilter, *refusal) {
+func filterCreation(x *exchange) (diskFilter, *wire.Refusal) {
 	from, to, no := creationBounds(x)
 	if no != nil || from.IsZero() && to.IsZero() {
 		return nil, no
@@ -251,25 +252,11 @@ func filterCreation(x *exchange) (diskFilter, *refusal) {
 	}, nil
 }
 
-// The forms of times in parameters and replies, always UTC.
-const (
-	minuteTime = "2006-01-02T15:04Z"
-	secondTime = "2006-01-02T15:04:05Z"
-)
-
 func (d *disk) multiAttachText() string {
 	if d.multiAttach {
 		return "Enabled"
 	}
 	return "Disabled"
-}
-
-// stamp is a time as replies show it; the zero time is "".
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(secondTime)
 }
 
 // listed returns the attachments that reads name the instances of.
@@ -286,39 +273,39 @@ func (s *Server) listed(d *disk, now time.Time) []*attachment {
 
 // renderAttachments shows what a disk is attached to. A disk with MultiAttach
 // has that in Attachments alone.
-func (s *Server) renderAttachments(o object, d *disk, now time.Time) {
-	list := []object{}
+func (s *Server) renderAttachments(o wire.Object, d *disk, now time.Time) {
+	list := []wire.Object{}
 	for _, a := range s.listed(d, now) {
-		list = append(list, object{"InstanceId": a.instance.ID, "Device": a.device, "AttachedTime": stamp(a.attached)})
+		list = append(list, wire.Object{"InstanceId": a.instance.ID, "Device": a.device, "AttachedTime": wire.Stamp(a.attached)})
 		if !d.multiAttach && a.phase != diskAttaching {
-			o["InstanceId"], o["Device"], o["AttachedTime"] = a.instance.ID, a.device, stamp(a.attached)
+			o["InstanceId"], o["Device"], o["AttachedTime"] = a.instance.ID, a.device, wire.Stamp(a.attached)
 		}
 	}
-	o["Attachments"], o["MountInstances"], o["MountInstanceNum"] = wrapped("Attachment", list), wrapped("MountInstance", list), len(list)
+	o["Attachments"], o["MountInstances"], o["MountInstanceNum"] = wire.Wrapped("Attachment", list), wire.Wrapped("MountInstance", list), len(list)
 }
 
 // renderDisk returns a disk as DescribeDisks shows it.
-func (s *Server) renderDisk(d *disk, x *exchange) object {
-	o := object{
+func (s *Server) renderDisk(d *disk, x *exchange) wire.Object {
+	o := wire.Object{
 		"DiskId": d.id, "DiskName": d.name, "Description": d.description, "RegionId": s.config.Region, "ZoneId": d.zone,
 		"Status": d.shown(x.now), "Type": d.kind(), "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
 		"ProvisionedIops": d.provisionedIOPS, "BurstingEnabled": d.bursting, "Encrypted": d.encrypted, "KMSKeyId": d.kmsKey,
 		"MultiAttach": d.multiAttachText(), "InstanceId": "", "Device": "", "SerialNumber": d.serial(), "BdfId": nil,
-		"CreationTime": d.created.UTC().Format(secondTime), "AttachedTime": "", "DetachedTime": stamp(d.detached), "ExpiredTime": "2999-09-08T16:00Z",
+		"CreationTime": d.created.UTC().Format(wire.SecondTime), "AttachedTime": "", "DetachedTime": wire.Stamp(d.detached), "ExpiredTime": "2999-09-08T16:00Z",
 		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": !d.keepAutoSnapshot,
 		"EnableAutoSnapshot": !d.noAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
 		"Portable": !d.system, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
 		"SourceSnapshotId": d.sourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
-		"Tags": wrapped("Tag", s.tags(d.tags)), "OperationLocks": wrapped("OperationLock", d.renderLocks()),
+		"Tags": wire.Wrapped("Tag", s.tags(d.tags)), "OperationLocks": wire.Wrapped("OperationLock", d.renderLocks()),
 	}
 	s.renderAttachments(o, d, x.now)
-	wanted := x.params.list("AdditionalAttributes")
+	wanted := x.Params.List("AdditionalAttributes")
 	if slices.Contains(wanted, "IOPS") {
 		iops := categories[d.category].iops(d.size, d.level) + d.provisionedIOPS
 		o["IOPS"], o["IOPSRead"], o["IOPSWrite"] = iops, iops, iops
 	}
 	if slices.Contains(wanted, "Placement") && d.zone == "" {
-		o["Placement"] = object{"ZoneIds": strings.Join(s.config.Zones, "\n")}
+		o["Placement"] = wire.Object{"ZoneIds": strings.Join(s.config.Zones, "\n")}
 	}
 	return o
 }

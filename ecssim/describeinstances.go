@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var describeInstances = action{
@@ -17,48 +18,48 @@ var describeInstances = action{
 }
 
 // describeInstances shows the instances that pass every filter.
-func (s *Server) describeInstances(x *exchange) (object, *refusal) {
-	ids, byID, no := x.params.jsonList("InstanceIds",
-		func() *refusal {
-			return refuse(403, "InvalidInstanceIds.Malformed", "The amount of specified instance IDs exceeds the limit of 100.")
+func (s *Server) describeInstances(x *exchange) (wire.Object, *wire.Refusal) {
+	ids, byID, no := x.Params.JSONList("InstanceIds",
+		func() *wire.Refusal {
+			return wire.Refuse(403, "InvalidInstanceIds.Malformed", "The amount of specified instance IDs exceeds the limit of 100.")
 		},
-		func() *refusal {
-			return refuse(400, "InvalidParameter.InstanceIds", "The specified parameter InstanceIds is not valid: it must be a JSON array of instance IDs.")
+		func() *wire.Refusal {
+			return wire.Refuse(400, "InvalidParameter.InstanceIds", "The specified parameter InstanceIds is not valid: it must be a JSON array of instance IDs.")
 		})
 	if no != nil {
 		return nil, no
 	}
-	tags, no := x.params.tags()
+	tags, no := x.Params.Tags()
 	if no != nil {
 		return nil, no
 	}
-	if !x.params.oneOf("Status", instanceStates...) {
-		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], config.List(instanceStates))
+	if !x.Params.OneOf("Status", instanceStates...) {
+		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.Params["Status"], config.List(instanceStates))
 	}
-	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
+	page, no := s.readPage(x, wire.Paging{DefaultSize: 10, MaxSize: 100, MinResults: 10, MaxResults: 100})
 	if no != nil {
 		return nil, no
 	}
 	var found []*instance
 	for _, i := range s.instancesFor(x) {
-		if (!byID || slices.Contains(ids, i.ID)) && x.params.oneOf("ZoneId", i.Zone) && x.params.oneOf("Status", i.Status) &&
-			x.params.oneOf("InstanceType", i.Type) && x.params.oneOf("InstanceTypeFamily", i.kind.family()) &&
-			i.tags.matches(tags, x.now, s.config.Latency.TagsVisible) {
+		if (!byID || slices.Contains(ids, i.ID)) && x.Params.OneOf("ZoneId", i.Zone) && x.Params.OneOf("Status", i.Status) &&
+			x.Params.OneOf("InstanceType", i.Type) && x.Params.OneOf("InstanceTypeFamily", i.kind.family()) &&
+			wire.HasTags(i.tags.searched(x.now, s.config.Latency.TagsVisible), tags) {
 			found = append(found, i)
 		}
 	}
-	shown, reply := cut(page, found, func(i *instance) int { return i.seq })
-	reply["Instances"] = wrapped("Instance", each(shown, s.renderInstance))
+	shown, reply := wire.Cut(page, found, func(i *instance) int { return i.seq })
+	reply["Instances"] = wire.Wrapped("Instance", wire.Each(shown, s.renderInstance))
 	return reply, nil
 }
 
 // renderInstance returns an instance as DescribeInstances shows it.
-func (s *Server) renderInstance(i *instance) object {
-	return object{
+func (s *Server) renderInstance(i *instance) wire.Object {
+	return wire.Object{
 		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": s.config.Region, "ZoneId": i.Zone, "Status": i.Status,
 		"InstanceType": i.Type, "InstanceTypeFamily": i.kind.family(), "IoOptimized": !i.kind.NotIOOptimized,
 		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
-		"Tags": wrapped("Tag", s.tags(i.tags)), "OperationLocks": wrapped("LockReason", i.renderLocks()),
+		"Tags": wire.Wrapped("Tag", s.tags(i.tags)), "OperationLocks": wire.Wrapped("LockReason", i.renderLocks()),
 		"MetadataOptions": i.metadataOptions(),
 	}
 }

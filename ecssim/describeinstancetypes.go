@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var describeInstanceTypes = action{
@@ -15,22 +16,22 @@ var describeInstanceTypes = action{
 }
 
 // describeInstanceTypes shows the instance types that pass every filter.
-func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
-	names, families := x.params.list("InstanceTypes"), x.params.list("InstanceTypeFamilies")
+func (s *Server) describeInstanceTypes(x *exchange) (wire.Object, *wire.Refusal) {
+	names, families := x.Params.List("InstanceTypes"), x.Params.List("InstanceTypeFamilies")
 	if len(names) > 10 {
-		return nil, refuse(400, "InvalidParameter", "The specified parameter InstanceTypes.N is not valid: at most 10 types.")
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter InstanceTypes.N is not valid: at most 10 types.")
 	}
-	if family := x.params["InstanceTypeFamily"]; family != "" {
+	if family := x.Params["InstanceTypeFamily"]; family != "" {
 		families = append(families, family)
 	}
-	quantity, no := x.params.integer("MinimumDiskQuantity", 0)
+	quantity, no := x.Params.Integer("MinimumDiskQuantity", 0)
 	if no != nil {
 		return nil, no
 	}
-	if !x.params.oneOf("NvmeSupport", nvmeSupport...) {
-		return nil, refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.params["NvmeSupport"], config.List(nvmeSupport))
+	if !x.Params.OneOf("NvmeSupport", nvmeSupport...) {
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.Params["NvmeSupport"], config.List(nvmeSupport))
 	}
-	page, no := s.readTokenPage(x, paging{fallback: 100, minResults: 1, maxResults: 100})
+	page, no := s.readTokenPage(x, wire.Paging{Fallback: 100, MinResults: 1, MaxResults: 100})
 	if no != nil {
 		return nil, no
 	}
@@ -38,14 +39,14 @@ func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
 	for _, name := range s.fleet.typeNames() {
 		t := s.fleet.types[name]
 		if (len(names) == 0 || slices.Contains(names, t.ID)) && (len(families) == 0 || slices.Contains(families, t.family())) &&
-			t.DiskQuantity >= quantity && x.params.oneOf("NvmeSupport", t.NVMe) {
+			t.DiskQuantity >= quantity && x.Params.OneOf("NvmeSupport", t.NVMe) {
 			found = append(found, t)
 		}
 	}
 	order := s.fleet.typeNames() // which hardly ever changes, so that a place in it is a key
-	shown, reply := cut(page, found, func(t InstanceType) int { return slices.Index(order, t.ID) + 1 })
-	reply["InstanceTypes"] = wrapped("InstanceType", each(shown, func(t InstanceType) object {
-		return object{
+	shown, reply := wire.Cut(page, found, func(t InstanceType) int { return slices.Index(order, t.ID) + 1 })
+	reply["InstanceTypes"] = wire.Wrapped("InstanceType", wire.Each(shown, func(t InstanceType) wire.Object {
+		return wire.Object{
 			"InstanceTypeId": t.ID, "InstanceTypeFamily": t.family(), "DiskQuantity": t.DiskQuantity, "NvmeSupport": t.NVMe,
 			"LocalStorageAmount": 0, "LocalStorageCapacity": 0, "LocalStorageCategory": "",
 		}

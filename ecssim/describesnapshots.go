@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var describeSnapshots = action{
@@ -23,13 +24,13 @@ type snapshotFilter func(*snapshot) bool
 
 // describeSnapshots shows the snapshots that pass every filter, the newest
 // first.
-func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
-	ids, byID, no := x.params.jsonList("SnapshotIds",
-		func() *refusal {
-			return refuse(403, "InvalidSnapshotIds.Malformed", "The amount of specified snapshot IDs exceeds the limit of 100.")
+func (s *Server) describeSnapshots(x *exchange) (wire.Object, *wire.Refusal) {
+	ids, byID, no := x.Params.JSONList("SnapshotIds",
+		func() *wire.Refusal {
+			return wire.Refuse(403, "InvalidSnapshotIds.Malformed", "The amount of specified snapshot IDs exceeds the limit of 100.")
 		},
-		func() *refusal {
-			return refuse(400, "InvalidParameter.SnapshotIds", "The specified parameter SnapshotIds is not valid: it must be a JSON array of snapshot IDs.")
+		func() *wire.Refusal {
+			return wire.Refuse(400, "InvalidParameter.SnapshotIds", "The specified parameter SnapshotIds is not valid: it must be a JSON array of snapshot IDs.")
 		})
 	if no != nil {
 		return nil, no
@@ -38,11 +39,11 @@ func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
+	page, no := s.readPage(x, wire.Paging{DefaultSize: 10, MaxSize: 100, MinResults: 10, MaxResults: 100})
 	if no != nil {
 		return nil, no
 	}
-	if dry, no := x.params.boolean("DryRun", false); no != nil || dry {
+	if dry, no := x.Params.Boolean("DryRun", false); no != nil || dry {
 		return nil, orDryRun(no)
 	}
 	var found []*snapshot
@@ -51,27 +52,27 @@ func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
 			found = append(found, n)
 		}
 	}
-	if (x.params.hasList("Tag") || x.params["ResourceGroupId"] != "") && len(found) > maxTagged {
+	if (x.Params.HasList("Tag") || x.Params["ResourceGroupId"] != "") && len(found) > maxTagged {
 		found = found[:maxTagged]
 	}
-	shown, reply := cut(page, found, func(n *snapshot) int { return -n.seq })
-	reply["Snapshots"] = wrapped("Snapshot", each(shown, func(n *snapshot) object { return s.renderSnapshot(n, x.now) }))
+	shown, reply := wire.Cut(page, found, func(n *snapshot) int { return -n.seq })
+	reply["Snapshots"] = wire.Wrapped("Snapshot", wire.Each(shown, func(n *snapshot) wire.Object { return s.renderSnapshot(n, x.now) }))
 	return reply, nil
 }
 
 // snapshotFilters reads the filters of a request. They are joined by AND.
-func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *refusal) {
+func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *wire.Refusal) {
 	if no := checkSnapshotWords(x); no != nil {
 		return nil, no
 	}
-	tags, no := x.params.tags()
+	tags, no := x.Params.Tags()
 	if no != nil {
 		return nil, no
 	}
 	if len(tags) > maxTags {
-		return nil, refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
+		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
 	}
-	encrypted, no := x.params.boolean("Encrypted", false)
+	encrypted, no := x.Params.Boolean("Encrypted", false)
 	if no != nil {
 		return nil, no
 	}
@@ -79,21 +80,23 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	p := x.params
+	p := x.Params
 	return []snapshotFilter{
 		func(n *snapshot) bool { return p["DiskId"] == "" || p["DiskId"] == n.diskID },
 		func(n *snapshot) bool { return p["InstanceId"] == "" || n.ofInstance(p["InstanceId"]) },
 		func(n *snapshot) bool { return p["SnapshotName"] == "" || p["SnapshotName"] == n.name },
-		func(n *snapshot) bool { return p["Status"] == "all" || p.oneOf("Status", n.status) },
-		func(n *snapshot) bool { return p["SnapshotType"] == "all" || p.oneOf("SnapshotType", n.kind()) },
-		func(n *snapshot) bool { return p.oneOf("SourceDiskType", n.disk.kind()) },
-		func(n *snapshot) bool { return p.oneOf("Usage", s.usage(n)) },
-		func(*snapshot) bool { return p.oneOf("Category", "standard") },
-		func(n *snapshot) bool { return p.oneOf("ResourceGroupId", n.resourceGroup) },
+		func(n *snapshot) bool { return p["Status"] == "all" || p.OneOf("Status", n.status) },
+		func(n *snapshot) bool { return p["SnapshotType"] == "all" || p.OneOf("SnapshotType", n.kind()) },
+		func(n *snapshot) bool { return p.OneOf("SourceDiskType", n.disk.kind()) },
+		func(n *snapshot) bool { return p.OneOf("Usage", s.usage(n)) },
+		func(*snapshot) bool { return p.OneOf("Category", "standard") },
+		func(n *snapshot) bool { return p.OneOf("ResourceGroupId", n.resourceGroup) },
 		func(n *snapshot) bool { return p["Encrypted"] == "" || n.encrypted == encrypted },
-		func(n *snapshot) bool { return p.oneOf("KMSKeyId", n.kmsKey) },
-		func(n *snapshot) bool { return p.oneOf("SnapshotLinkId", n.linkID()) },
-		func(n *snapshot) bool { return n.tags.matches(tags, x.now, s.config.Latency.TagsVisible) },
+		func(n *snapshot) bool { return p.OneOf("KMSKeyId", n.kmsKey) },
+		func(n *snapshot) bool { return p.OneOf("SnapshotLinkId", n.linkID()) },
+		func(n *snapshot) bool {
+			return wire.HasTags(n.tags.searched(x.now, s.config.Latency.TagsVisible), tags)
+		},
 		func(n *snapshot) bool {
 			return (from.IsZero() || !n.cutAt.Before(from)) && (to.IsZero() || passed(n.cutAt, to))
 		},
@@ -101,7 +104,7 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *refusal) {
 }
 
 // checkSnapshotWords refuses words that the filters don't know.
-func checkSnapshotWords(x *exchange) *refusal {
+func checkSnapshotWords(x *exchange) *wire.Refusal {
 	for _, w := range []struct {
 		name    string
 		allowed []string
@@ -112,9 +115,9 @@ func checkSnapshotWords(x *exchange) *refusal {
 		{"Usage", []string{"none", "image", "disk", "image_disk"}},
 		{"Category", []string{"standard", "flash", "archive"}},
 	} {
-		if !x.params.oneOf(w.name, w.allowed...) {
-			return refuse(400, "Invalid"+w.name+".ValueNotSupported",
-				"The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], config.List(w.allowed))
+		if !x.Params.OneOf(w.name, w.allowed...) {
+			return wire.Refuse(400, "Invalid"+w.name+".ValueNotSupported",
+				"The specified parameter %s %q is not valid: %s.", w.name, x.Params[w.name], config.List(w.allowed))
 		}
 	}
 	return nil
@@ -137,19 +140,19 @@ func (s *Server) usage(n *snapshot) string {
 
 // creationBounds reads Filter.N: CreationStartTime and CreationEndTime. The
 // zero time bounds nothing.
-func creationBounds(x *exchange) (from, to time.Time, no *refusal) {
+func creationBounds(x *exchange) (from, to time.Time, no *wire.Refusal) {
 	for _, n := range []string{"1", "2"} {
-		key, value := x.params["Filter."+n+".Key"], x.params["Filter."+n+".Value"]
+		key, value := x.Params["Filter."+n+".Key"], x.Params["Filter."+n+".Value"]
 		if key == "" && value == "" {
 			continue
 		}
 		into := map[string]*time.Time{"CreationStartTime": &from, "CreationEndTime": &to}[key]
 		if into == nil {
-			return from, to, refuse(404, "InvalidFilterKey.NotFound", "The specified Filter.%s.Key %q is not valid: CreationStartTime or CreationEndTime.", n, key)
+			return from, to, wire.Refuse(404, "InvalidFilterKey.NotFound", "The specified Filter.%s.Key %q is not valid: CreationStartTime or CreationEndTime.", n, key)
 		}
-		t, err := time.Parse(minuteTime, value)
+		t, err := time.Parse(wire.MinuteTime, value)
 		if err != nil {
-			return from, to, refuse(404, "InvalidFilterValue", "The specified Filter.%s.Value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", n, value)
+			return from, to, wire.Refuse(404, "InvalidFilterValue", "The specified Filter.%s.Value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", n, value)
 		}
 		*into = t
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var describeTasks = action{
@@ -64,25 +65,25 @@ func (s *Server) addTask(t *task) {
 }
 
 // describeTasks shows the tasks that pass every filter, the newest first.
-func (s *Server) describeTasks(x *exchange) (object, *refusal) {
+func (s *Server) describeTasks(x *exchange) (wire.Object, *wire.Refusal) {
 	var ids []string
-	if list := x.params["TaskIds"]; list != "" {
+	if list := x.Params["TaskIds"]; list != "" {
 		ids = strings.Split(list, ",")
 	}
-	resources := x.params.list("ResourceIds")
+	resources := x.Params.List("ResourceIds")
 	switch {
 	case len(ids) > 100:
-		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskIds is not valid: at most 100 tasks.")
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter TaskIds is not valid: at most 100 tasks.")
 	case len(resources) > 100:
-		return nil, refuse(400, "InvalidParameter", "The specified parameter ResourceIds.N is not valid: at most 100 resources.")
-	case !x.params.oneOf("TaskStatus", taskStates...):
-		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.params["TaskStatus"], config.List(taskStates))
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter ResourceIds.N is not valid: at most 100 resources.")
+	case !x.Params.OneOf("TaskStatus", taskStates...):
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.Params["TaskStatus"], config.List(taskStates))
 	}
-	from, to, no := x.params.between("StartTime", "EndTime")
+	from, to, no := x.Params.Between("StartTime", "EndTime")
 	if no != nil {
 		return nil, no
 	}
-	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100})
+	page, no := s.readPage(x, wire.Paging{DefaultSize: 10, MaxSize: 100})
 	if no != nil {
 		return nil, no
 	}
@@ -92,30 +93,14 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 	var found []*task
 	for t := range s.tasksFor(x) {
 		if (ids == nil || slices.Contains(ids, t.id)) && (resources == nil || slices.Contains(resources, t.change.disk.id)) &&
-			x.params.oneOf("TaskStatus", t.status) && x.params.oneOf("TaskAction", "ModifyDiskSpec") && x.params["TaskGroupId"] == "" &&
+			x.Params.OneOf("TaskStatus", t.status) && x.Params.OneOf("TaskAction", "ModifyDiskSpec") && x.Params["TaskGroupId"] == "" &&
 			(from.IsZero() || !t.created.Before(from)) && (to.IsZero() || !t.created.After(to)) {
 			found = append(found, t)
 		}
 	}
-	shown, reply := cut(page, found, func(t *task) int { return -t.seq })
-	reply["RegionId"], reply["TaskSet"] = s.config.Region, wrapped("Task", each(shown, (*task).render))
+	shown, reply := wire.Cut(page, found, func(t *task) int { return -t.seq })
+	reply["RegionId"], reply["TaskSet"] = s.config.Region, wire.Wrapped("Task", wire.Each(shown, (*task).render))
 	return reply, nil
-}
-
-// between reads two times that bound others; absent ones are zero.
-func (p parameters) between(first, last string) (from, to time.Time, no *refusal) {
-	for name, t := range map[string]*time.Time{first: &from, last: &to} {
-		if p[name] == "" {
-			continue
-		}
-		var err error
-		if *t, err = time.Parse(minuteTime, p[name]); err != nil {
-			if *t, err = time.Parse(secondTime, p[name]); err != nil {
-				return from, to, refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", name, p[name])
-			}
-		}
-	}
-	return from, to, nil
 }
 
 // TaskState is a change of a disk's spec that takes its time.
@@ -129,7 +114,7 @@ type TaskState struct {
 	Finished *time.Time `json:"finished,omitempty"`
 }
 
-func (s *Server) taskStates() []TaskState { return each(s.tasks, (*task).export) }
+func (s *Server) taskStates() []TaskState { return wire.Each(s.tasks, (*task).export) }
 
 func (t *task) export() TaskState {
 	st := TaskState{
@@ -142,13 +127,13 @@ func (t *task) export() TaskState {
 	return st
 }
 
-func (t *task) render() object {
+func (t *task) render() wire.Object {
 	reason := ""
 	if t.status == taskFailed {
 		reason = "InternalError"
 	}
-	return object{
-		"TaskId": t.id, "TaskAction": "ModifyDiskSpec", "TaskStatus": t.status, "CreationTime": stamp(t.created),
-		"FinishedTime": stamp(t.finished), "ResourceId": t.change.disk.id, "SupportCancel": "false", "FailedReason": reason,
+	return wire.Object{
+		"TaskId": t.id, "TaskAction": "ModifyDiskSpec", "TaskStatus": t.status, "CreationTime": wire.Stamp(t.created),
+		"FinishedTime": wire.Stamp(t.finished), "ResourceId": t.change.disk.id, "SupportCancel": "false", "FailedReason": reason,
 	}
 }

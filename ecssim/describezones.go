@@ -1,5 +1,7 @@
 package ecssim
 
+import "github.com/topodisk/topodisk/ecssim/wire"
+
 var describeRegions = action{
 	name: "DescribeRegions", anyRegion: true,
 	optional: []string{"InstanceChargeType", "ResourceType", "AcceptLanguage"},
@@ -7,8 +9,8 @@ var describeRegions = action{
 }
 
 // describeRegions shows the one region that is simulated.
-func (s *Server) describeRegions(*exchange) (object, *refusal) {
-	return object{"Regions": wrapped("Region", []object{{
+func (s *Server) describeRegions(*exchange) (wire.Object, *wire.Refusal) {
+	return wire.Object{"Regions": wire.Wrapped("Region", []wire.Object{{
 		"RegionId": s.config.Region, "LocalName": s.config.Region, "Status": "available",
 		"RegionEndpoint": "ecs." + s.config.Region + ".aliyuncs.com",
 	}})}, nil
@@ -23,31 +25,31 @@ var describeZones = action{
 
 // describeZones shows the zones and what they offer, in stock or not. With
 // Verbose, the default, it says so once more by I/O optimisation.
-func (s *Server) describeZones(x *exchange) (object, *refusal) {
-	verbose, no := x.params.boolean("Verbose", true)
+func (s *Server) describeZones(x *exchange) (wire.Object, *wire.Refusal) {
+	verbose, no := x.Params.Boolean("Verbose", true)
 	if no != nil {
 		return nil, no
 	}
-	var list []object
+	var list []wire.Object
 	for _, zone := range s.config.Zones {
 		offers := s.stock.offers(zone)
-		z := object{
+		z := wire.Object{
 			"ZoneId": zone, "LocalName": zone, "ZoneType": "AvailabilityZone",
-			"AvailableDiskCategories":   wrapped("DiskCategories", offers),
-			"AvailableVolumeCategories": wrapped("VolumeCategories", []string{}),
-			"AvailableResourceCreation": wrapped("ResourceTypes", []string{"IoOptimized", "Instance", "Disk", "VSwitch"}),
+			"AvailableDiskCategories":   wire.Wrapped("DiskCategories", offers),
+			"AvailableVolumeCategories": wire.Wrapped("VolumeCategories", []string{}),
+			"AvailableResourceCreation": wire.Wrapped("ResourceTypes", []string{"IoOptimized", "Instance", "Disk", "VSwitch"}),
 		}
 		if verbose {
 			types := s.fleet.typeNames()
-			z["AvailableInstanceTypes"] = wrapped("InstanceTypes", types)
-			z["AvailableResources"] = wrapped("ResourcesInfo", []object{{
+			z["AvailableInstanceTypes"] = wire.Wrapped("InstanceTypes", types)
+			z["AvailableResources"] = wire.Wrapped("ResourcesInfo", []wire.Object{{
 				"IoOptimized":          true,
-				"InstanceTypes":        wrapped("supportedInstanceType", types),
-				"DataDiskCategories":   wrapped("supportedDataDiskCategory", offers),
-				"SystemDiskCategories": wrapped("supportedSystemDiskCategory", offers),
+				"InstanceTypes":        wire.Wrapped("supportedInstanceType", types),
+				"DataDiskCategories":   wire.Wrapped("supportedDataDiskCategory", offers),
+				"SystemDiskCategories": wire.Wrapped("supportedSystemDiskCategory", offers),
 			}})
 		}
 		list = append(list, z)
 	}
-	return object{"Zones": wrapped("Zone", list)}, nil
+	return wire.Object{"Zones": wire.Wrapped("Zone", list)}, nil
 }

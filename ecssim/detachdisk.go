@@ -1,21 +1,23 @@
 package ecssim
 
+import "github.com/topodisk/topodisk/ecssim/wire"
+
 var detachDisk = action{
 	name:       "DetachDisk",
 	required:   []string{"InstanceId", "DiskId"},
 	optional:   []string{"DeleteWithInstance"},
-	regionCode: refusal{status: 400, code: "InvalidRegionId.MalFormed"},
+	regionCode: wire.Refusal{Status: 400, Code: "InvalidRegionId.MalFormed"},
 	do:         (*Server).detachDisk,
 }
 
 // detachDisk starts to detach a disk. Until that is done, DescribeDisks shows
 // it Detaching and still names the instance.
-func (s *Server) detachDisk(x *exchange) (object, *refusal) {
-	deleteWithInstance, no := x.params.boolean("DeleteWithInstance", false)
+func (s *Server) detachDisk(x *exchange) (wire.Object, *wire.Refusal) {
+	deleteWithInstance, no := x.Params.Boolean("DeleteWithInstance", false)
 	if no != nil {
 		return nil, no
 	}
-	i, no := s.findInstance(x.params["InstanceId"])
+	i, no := s.findInstance(x.Params["InstanceId"])
 	if no != nil {
 		return nil, no
 	}
@@ -37,12 +39,12 @@ func (s *Server) detachDisk(x *exchange) (object, *refusal) {
 }
 
 // checkDetachable refuses a disk that is in no state to be detached.
-func (s *Server) checkDetachable(d *disk, i *instance, deleteWithInstance bool) *refusal {
+func (s *Server) checkDetachable(d *disk, i *instance, deleteWithInstance bool) *wire.Refusal {
 	a := d.on(i)
 	ephemeral := categories[d.category].ephemeral
 	switch {
 	case d.system && i.Status != instanceStopped:
-		return refuse(403, "DiskTypeViolation", "The system disk %s of a running instance can't be detached.", d.id)
+		return wire.Refuse(403, "DiskTypeViolation", "The system disk %s of a running instance can't be detached.", d.id)
 	case d.creating || d.modifying:
 		return wrongState(d)
 	case a == nil && len(d.attachments) == 0:
@@ -50,13 +52,13 @@ func (s *Server) checkDetachable(d *disk, i *instance, deleteWithInstance bool) 
 	case a == nil:
 		return notAttached(d, i)
 	case a.phase == diskDetaching:
-		return refuse(403, "InvalidOperation.DiskDetachingFromThisEcs", "The disk %s is being detached from this instance.", d.id)
+		return wire.Refuse(403, "InvalidOperation.DiskDetachingFromThisEcs", "The disk %s is being detached from this instance.", d.id)
 	case a.phase != diskInUse:
 		return wrongState(d)
 	case d.multiAttach && deleteWithInstance:
-		return refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
+		return wire.Refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
 	case ephemeral && !deleteWithInstance:
-		return refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.category)
+		return wire.Refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.category)
 	}
 	return nil
 }

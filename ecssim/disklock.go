@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // LockReasons are the reasons for which ECS locks a disk, as DescribeDisks shows
@@ -33,13 +34,13 @@ func (s *Server) LockDisk(id string, reasons ...string) error {
 }
 
 // checkLocks refuses to attach a disk that is locked for a payment.
-func (d *disk) checkLocks() *refusal {
+func (d *disk) checkLocks() *wire.Refusal {
 	if slices.Contains(d.locks, "financial") {
-		return refuse(403, "DiskInArrears", "The disk %s is locked for an overdue payment.", d.id)
+		return wire.Refuse(403, "DiskInArrears", "The disk %s is locked for an overdue payment.", d.id)
 	}
 	return nil
 }
 
-func (d *disk) renderLocks() []object {
-	return each(d.locks, func(reason string) object { return object{"LockReason": reason} })
+func (d *disk) renderLocks() []wire.Object {
+	return wire.Each(d.locks, func(reason string) wire.Object { return wire.Object{"LockReason": reason} })
 }

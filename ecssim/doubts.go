@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Doubts are the behaviours that sources disagree on, or that not every
@@ -114,34 +116,34 @@ func (d Doubts) takesState(action string, disk *disk) bool {
 
 // conflict is the refusal of an attach or a detach while the instance is busy
 // with another.
-func (d Doubts) conflict(i *instance) *refusal {
-	return refuse(cmp.Or(d.ConflictStatus, 403), "InvalidOperation.Conflict", "The operation conflicts with another one on instance %s.", i.ID)
+func (d Doubts) conflict(i *instance) *wire.Refusal {
+	return wire.Refuse(cmp.Or(d.ConflictStatus, 403), "InvalidOperation.Conflict", "The operation conflicts with another one on instance %s.", i.ID)
 }
 
 // inUse is the refusal to attach a disk that is In_use.
-func (s *Server) inUse(d *disk) *refusal {
+func (s *Server) inUse(d *disk) *wire.Refusal {
 	if s.config.Doubts.InUseCode == "InvalidDisk.InUse" {
-		return refuse(404, "InvalidDisk.InUse", "The specified disk %s is in use.", d.id)
+		return wire.Refuse(404, "InvalidDisk.InUse", "The specified disk %s is in use.", d.id)
 	}
 	return wrongState(d)
 }
 
 // alreadyDetached is the refusal to detach a disk that is attached to nothing.
-func (s *Server) alreadyDetached(d *disk, i *instance) *refusal {
+func (s *Server) alreadyDetached(d *disk, i *instance) *wire.Refusal {
 	switch s.config.Doubts.DetachedCode {
 	case "DependencyViolation":
 		return notAttached(d, i)
 	case "IncorrectDiskStatus":
 		return wrongState(d)
 	}
-	return refuse(404, "InvalidDisk.AlreadyDetached", "The specified disk %s has been detached.", d.id)
+	return wire.Refuse(404, "InvalidDisk.AlreadyDetached", "The specified disk %s has been detached.", d.id)
 }
 
-func notAttached(d *disk, i *instance) *refusal {
-	return refuse(403, "DependencyViolation", "The specified disk %s is not attached to the specified instance %s.", d.id, i.ID)
+func notAttached(d *disk, i *instance) *wire.Refusal {
+	return wire.Refuse(403, "DependencyViolation", "The specified disk %s is not attached to the specified instance %s.", d.id, i.ID)
 }
 
 // wrongState is the refusal of a disk for the state that it is in.
-func wrongState(d *disk) *refusal {
-	return refuse(403, "IncorrectDiskStatus", "The current status %s of disk %s does not support this operation.", d.state(), d.id)
+func wrongState(d *disk) *wire.Refusal {
+	return wire.Refuse(403, "IncorrectDiskStatus", "The current status %s of disk %s does not support this operation.", d.state(), d.id)
 }

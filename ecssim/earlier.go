@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // How far back a stale read can look, and how many deleted things of a kind it
@@ -49,7 +51,7 @@ func (p *earlierStates) touchNamed(x *exchange) {
 	if x.action.isRead() {
 		return
 	}
-	for _, ids := range [][]string{{x.disk, x.params["DiskId"]}, x.params.list("DiskIds")} {
+	for _, ids := range [][]string{{x.disk, x.Params["DiskId"]}, x.Params.List("DiskIds")} {
 		for _, id := range ids {
 			if id != "" {
 				p.touch(id)
@@ -181,7 +183,7 @@ func (t *task) number() int          { return t.seq }
 
 func (d *disk) copied() *disk {
 	c := *d
-	c.attachments = each(d.attachments, func(a *attachment) *attachment {
+	c.attachments = wire.Each(d.attachments, func(a *attachment) *attachment {
 		tie := *a
 		tie.disk = &c
 		return &tie
@@ -194,7 +196,7 @@ func (n *snapshot) copied() *snapshot { c := *n; return &c }
 
 func (g *snapshotGroup) copied() *snapshotGroup {
 	c := *g
-	c.members = each(g.members, (*snapshot).copied)
+	c.members = wire.Each(g.members, (*snapshot).copied)
 	return &c
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // What a Fault does.
@@ -208,7 +209,7 @@ func (a *armedFault) fillReply() {
 	if a.Code == "" {
 		a.Code = code
 	} else {
-		status = statusOf(a.Action, a.Code, status)
+		status = wire.StatusOf(a.Action, a.Code, status)
 	}
 	if a.Status == 0 {
 		a.Status = status
@@ -229,17 +230,17 @@ func (l *faultList) add(a *armedFault) Fault {
 }
 
 func (l *faultList) list() []Fault {
-	return each(l.armed, func(a *armedFault) Fault { return a.Fault })
+	return wire.Each(l.armed, func(a *armedFault) Fault { return a.Fault })
 }
 
 // flood is how many blanks follow a reply with FaultFlood.
 const flood = 64 << 20
 
 // refusalBefore is the refusal of a call that is not to have an effect.
-func (f Fault) refusalBefore() *refusal {
+func (f Fault) refusalBefore() *wire.Refusal {
 	switch f.Do {
 	case FaultError, FaultThrottle, FaultBrownOut:
-		return &refusal{f.Status, f.Code, f.Message}
+		return &wire.Refusal{Status: f.Status, Code: f.Code, Message: f.Message}
 	}
 	return nil
 }
@@ -261,31 +262,31 @@ func (f Fault) unheard() bool {
 func (f Fault) hides(id string) bool { return f.Do == FaultHidden && slices.Contains(f.Hide, id) }
 
 // spoil does to a reply what the fault does after the effect.
-func (f Fault) spoil(x *exchange, r reply) reply {
+func (f Fault) spoil(x *exchange, r wire.Reply) wire.Reply {
 	switch f.Do {
 	case FaultLostRequest, FaultLostReply, FaultLate:
-		r.lost, r.status = true, 0
+		r.Lost, r.Status = true, 0
 	case FaultRefused:
-		r.lost, r.status, r.how = true, 0, syscall.ECONNREFUSED
+		r.Lost, r.Status, r.Errno = true, 0, syscall.ECONNREFUSED
 	case FaultReset:
-		r.lost, r.status, r.how = true, 0, syscall.ECONNRESET
+		r.Lost, r.Status, r.Errno = true, 0, syscall.ECONNRESET
 	case FaultTrickle:
-		r.over = f.DelayAfter
+		r.Over = f.DelayAfter
 	case FaultDate:
-		r.skew = f.Skew
+		r.Skew = f.Skew
 	case FaultFlood:
-		r.flood = flood
+		r.Flood = flood
 	case FaultErrorAfter:
 		after := *x
-		after.refusal = &refusal{f.Status, f.Code, f.Message}
+		after.refusal = &wire.Refusal{Status: f.Status, Code: f.Code, Message: f.Message}
 		r = after.render(nil)
 	case FaultTruncated:
-		r.status, r.half = 200, true
+		r.Status, r.Half = 200, true
 	case FaultEmpty:
-		r.status, r.content, r.body = 200, nil, nil
+		r.Status, r.Content, r.Body = 200, nil, nil
 	case FaultHTML:
-		r.status, r.contentType, r.content = 502, "text/html", nil
-		r.body = []byte("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>502 Bad Gateway</h1></center></body>\r\n</html>\r\n")
+		r.Status, r.ContentType, r.Content = 502, "text/html", nil
+		r.Body = []byte("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>502 Bad Gateway</h1></center></body>\r\n</html>\r\n")
 	}
 	return r
 }

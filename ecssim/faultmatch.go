@@ -33,7 +33,7 @@ func (a *armedFault) matches(x *exchange) bool {
 		return false
 	}
 	for name, re := range a.params {
-		if !re.MatchString(x.params[name]) {
+		if !re.MatchString(x.Params[name]) {
 			return false
 		}
 	}

@@ -61,7 +61,7 @@ func (f *fleet) add(i Instance, started time.Time) {
 	}
 	f.made++
 	f.instances[i.ID] = &instance{
-		Instance: i, seq: f.made, kind: f.types[i.Type], started: started, tags: tagSet{current: map[string]string{}},
+		Instance: i, seq: f.made, kind: f.types[i.Type], started: started, tags: newTagSet(map[string]string{}, time.Time{}),
 	}
 }
 

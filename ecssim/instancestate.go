@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // InstanceState is an instance as it is.
@@ -111,7 +112,7 @@ func (s *Server) release(i *instance, at time.Time, cause string) {
 
 // strikeInstance does what the fault of a call does to its instance.
 func (s *Server) strikeInstance(x *exchange) {
-	i := s.fleet.instances[x.params["InstanceId"]]
+	i := s.fleet.instances[x.Params["InstanceId"]]
 	switch {
 	case i == nil:
 	case x.fault.Do == FaultStops:
@@ -132,31 +133,31 @@ func (s *Server) noInstance(field, id string) error {
 }
 
 // findInstance returns an instance that must exist.
-func (s *Server) findInstance(id string) (*instance, *refusal) {
+func (s *Server) findInstance(id string) (*instance, *wire.Refusal) {
 	i := s.fleet.instances[id]
 	if i == nil {
-		return nil, refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
+		return nil, wire.Refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
 	}
 	return i, nil
 }
 
 // checkState refuses an instance that no disk can be attached to or detached
 // from now. ECS's tables give IncorrectInstanceStatus another HTTP status by action.
-func (i *instance) checkState(status int) *refusal {
+func (i *instance) checkState(status int) *wire.Refusal {
 	switch {
 	case i.Status != instanceRunning && i.Status != instanceStopped:
-		return refuse(status, "IncorrectInstanceStatus", "The current status %s of instance %s does not support this operation.", i.Status, i.ID)
+		return wire.Refuse(status, "IncorrectInstanceStatus", "The current status %s of instance %s does not support this operation.", i.Status, i.ID)
 	case i.locked:
-		return refuse(403, "InstanceLockedForSecurity", "The instance %s is locked for security.", i.ID)
+		return wire.Refuse(403, "InstanceLockedForSecurity", "The instance %s is locked for security.", i.ID)
 	}
 	return nil
 }
 
-func (i *instance) renderLocks() []object {
+func (i *instance) renderLocks() []wire.Object {
 	if i.locked {
-		return []object{{"LockReason": "security"}}
+		return []wire.Object{{"LockReason": "security"}}
 	}
-	return []object{}
+	return []wire.Object{}
 }
 
 // Instances returns the instances that exist, in the order of the Config, then
@@ -166,7 +167,9 @@ func (s *Server) Instances() []InstanceState {
 }
 
 // instanceStates lists the instances that exist, in their order.
-func (s *Server) instanceStates() []InstanceState { return each(s.fleet.inOrder(), (*instance).export) }
+func (s *Server) instanceStates() []InstanceState {
+	return wire.Each(s.fleet.inOrder(), (*instance).export)
+}
 
 func (i *instance) export() InstanceState {
 	st := InstanceState{

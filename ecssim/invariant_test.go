@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 func TestCheckFindsWhatIsBroken(t *testing.T) {
@@ -95,7 +97,7 @@ func TestActionsAreWellFormed(t *testing.T) {
 			t.Errorf("action %s is incomplete", name)
 		}
 		for i, p := range a.optional {
-			if p == "" || numbered(p) != p {
+			if p == "" || wire.Numbered(p) != p {
 				t.Errorf("action %s: parameter %q is not a name", name, a.optional[i])
 			}
 		}

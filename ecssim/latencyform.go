@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // SetLatency changes how long things take. What is under way takes as long as
@@ -98,4 +99,6 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	return l, nil
 }
 
-func spanNames() []string { return each(new(Latency).spans(), func(s span) string { return s.name }) }
+func spanNames() []string {
+	return wire.Each(new(Latency).spans(), func(s span) string { return s.name })
+}

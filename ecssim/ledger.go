@@ -70,8 +70,8 @@ func newLedger(size int) ledger {
 // write notes an exchange that has taken effect.
 func (l *ledger) write(x *exchange) {
 	c := Call{
-		Number: l.total + 1, Time: x.at, Action: x.action.name, Status: x.reply.status, RequestID: x.requestID, UserAgent: x.agent,
-		Disk: x.disk, Params: maps.Clone(map[string]string(x.sent)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
+		Number: l.total + 1, Time: x.at, Action: x.action.name, Status: x.reply.Status, RequestID: x.requestID, UserAgent: x.agent,
+		Disk: x.disk, Params: maps.Clone(map[string]string(x.Sent)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
 	}
 	if !x.ends.IsZero() {
 		c.Settles = x.ends.Sub(x.at)
@@ -81,7 +81,7 @@ func (l *ledger) write(x *exchange) {
 	}
 	switch {
 	case x.refusal != nil:
-		c.Code = x.refusal.code
+		c.Code = x.refusal.Code
 	case x.fault.unheard():
 		c.Code = x.fault.Do
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // The older calls for tags, of one resource each. New clients use
@@ -35,13 +37,13 @@ var (
 // ofOne is the request of an older call as TagResources would have it.
 func (x *exchange) ofOne() *exchange {
 	inner := *x
-	inner.params = maps.Clone(x.params)
-	inner.params["ResourceId.1"] = x.params["ResourceId"]
+	inner.Params = maps.Clone(x.Params)
+	inner.Params["ResourceId.1"] = x.Params["ResourceId"]
 	return &inner
 }
 
 // addTags puts tags on one resource.
-func (s *Server) addTags(x *exchange) (object, *refusal) {
+func (s *Server) addTags(x *exchange) (wire.Object, *wire.Refusal) {
 	inner := x.ofOne()
 	body, no := s.tagResources(inner)
 	x.disk = inner.disk
@@ -50,22 +52,22 @@ func (s *Server) addTags(x *exchange) (object, *refusal) {
 
 // removeTags takes tags off one resource: those of the keys, if they have the
 // values that are given.
-func (s *Server) removeTags(x *exchange) (object, *refusal) {
+func (s *Server) removeTags(x *exchange) (wire.Object, *wire.Refusal) {
 	inner := x.ofOne()
 	targets, no := s.tagTargets(inner)
 	x.disk = inner.disk
 	if no != nil {
 		return nil, no
 	}
-	list, no := x.params.tags()
+	list, no := x.Params.Tags()
 	if no != nil {
 		return nil, no
 	}
 	for _, t := range targets {
 		after := maps.Clone(t.tags.current)
 		for _, tag := range list {
-			if v, ok := after[tag.key]; ok && (!tag.hasValue || tag.value == v) {
-				delete(after, tag.key)
+			if v, ok := after[tag.Key]; ok && (!tag.HasValue || tag.Value == v) {
+				delete(after, tag.Key)
 			}
 		}
 		t.tags.change(after, x.now)
@@ -83,43 +85,43 @@ type countedTag struct {
 }
 
 // describeTags lists tags with the number of the resources that carry them.
-func (s *Server) describeTags(x *exchange) (object, *refusal) {
-	kind := x.params["ResourceType"]
+func (s *Server) describeTags(x *exchange) (wire.Object, *wire.Refusal) {
+	kind := x.Params["ResourceType"]
 	if kind != "" {
 		if _, no := s.tagsOf(kind, ""); no != nil {
 			return nil, no
 		}
 	}
-	want, no := x.params.tags()
+	want, no := x.Params.Tags()
 	if no != nil {
 		return nil, no
 	}
-	page, no := s.readPage(x, paging{defaultSize: 50, maxSize: 100})
+	page, no := s.readPage(x, wire.Paging{DefaultSize: 50, MaxSize: 100})
 	if no != nil {
 		return nil, no
 	}
 	rows := s.countTags(x, want)
-	shown, reply := cut(page, rows, nil) // it has no pages by token
-	reply["Tags"] = wrapped("Tag", each(shown, func(t *countedTag) object {
-		counts := object{}
+	shown, reply := wire.Cut(page, rows, nil) // it has no pages by token
+	reply["Tags"] = wire.Wrapped("Tag", wire.Each(shown, func(t *countedTag) wire.Object {
+		counts := wire.Object{}
 		for name, shownAs := range tagKinds {
 			counts[shownAs] = t.on[name]
 		}
-		return object{"TagKey": t.key, "TagValue": t.value, "ResourceTypeCount": counts}
+		return wire.Object{"TagKey": t.key, "TagValue": t.value, "ResourceTypeCount": counts}
 	}))
 	return reply, nil
 }
 
 // countTags returns the tags of the resources that a request asks for, by key
 // and value.
-func (s *Server) countTags(x *exchange, want []tag) []*countedTag {
+func (s *Server) countTags(x *exchange, want []wire.Tag) []*countedTag {
 	counted := map[[2]string]*countedTag{}
 	for kind := range tagKinds {
-		if !x.params.oneOf("ResourceType", kind) {
+		if !x.Params.OneOf("ResourceType", kind) {
 			continue
 		}
 		for _, t := range s.taggable(x, kind) {
-			if !x.params.oneOf("ResourceId", t.id) {
+			if !x.Params.OneOf("ResourceId", t.id) {
 				continue
 			}
 			for key, value := range t.tags.current {
@@ -140,6 +142,6 @@ func (s *Server) countTags(x *exchange, want []tag) []*countedTag {
 }
 
 // wanted tells whether a tag is one of those asked for; none asks for all.
-func wanted(want []tag, key, value string) bool {
-	return len(want) == 0 || slices.ContainsFunc(want, func(t tag) bool { return t.key == key && (!t.hasValue || t.value == value) })
+func wanted(want []wire.Tag, key, value string) bool {
+	return len(want) == 0 || slices.ContainsFunc(want, func(t wire.Tag) bool { return t.Key == key && (!t.HasValue || t.Value == value) })
 }

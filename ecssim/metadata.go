@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // The metadata service of an instance: what a guest reads at
@@ -33,12 +35,10 @@ const (
 	rolesPath       = "ram/security-credentials/"
 )
 
-// Headers of the metadata service, in lower case, and the one that says whose
-// metadata are wanted where one listener serves all.
+// Headers of the metadata service, in lower case.
 const (
-	ttlHeader      = "x-aliyun-ecs-metadata-token-ttl-seconds"
-	tokenHeader    = "x-aliyun-ecs-metadata-token"
-	instanceHeader = "x-sim-instance"
+	ttlHeader   = "x-aliyun-ecs-metadata-token-ttl-seconds"
+	tokenHeader = "x-aliyun-ecs-metadata-token"
 )
 
 // longestToken is the greatest TTL of a token.
@@ -78,67 +78,67 @@ type metadataSession struct {
 // metadataService is the metadata service's own state.
 type metadataService struct {
 	sessions map[string]metadataSession
-	keys     map[string]*accessKey // by instance
+	keys     map[string]*wire.AccessKey // by instance
 	tokens   int
 }
 
 func newMetadataService() metadataService {
-	return metadataService{sessions: map[string]metadataSession{}, keys: map[string]*accessKey{}}
+	return metadataService{sessions: map[string]metadataSession{}, keys: map[string]*wire.AccessKey{}}
 }
 
 // readMetadataRequest makes an exchange of a request below /latest/.
-func (x *exchange) readMetadataRequest(m message) *refusal {
-	x.params = parameters{"Path": m.path, "InstanceId": m.instance}
-	x.sent = x.params
+func (x *exchange) readMetadataRequest(m wire.Message) *wire.Refusal {
+	x.Params = wire.Parameters{"Path": m.Path, "InstanceId": m.Instance}
+	x.Sent = x.Params
 	x.plain = true
 	switch {
-	case m.path == tokenPath && m.method == http.MethodPut:
+	case m.Path == tokenPath && m.Method == http.MethodPut:
 		x.action = metadataToken
-	case m.path != tokenPath && m.method == http.MethodGet:
+	case m.Path != tokenPath && m.Method == http.MethodGet:
 		x.action = readMetadata
 	default:
-		return refuse(405, "MethodNotAllowed", "405 Method Not Allowed")
+		return wire.Refuse(405, "MethodNotAllowed", "405 Method Not Allowed")
 	}
 	return nil
 }
 
 // guest returns the instance that asks, if it may.
-func (s *Server) guest(x *exchange) (*instance, *refusal) {
-	i := s.fleet.instances[x.params["InstanceId"]]
+func (s *Server) guest(x *exchange) (*instance, *wire.Refusal) {
+	i := s.fleet.instances[x.Params["InstanceId"]]
 	switch {
 	case i == nil:
-		return nil, refuse(404, "NotFound", "no instance %q: a header X-Sim-Instance, or a listener of its own, says which instance asks", x.params["InstanceId"])
+		return nil, wire.Refuse(404, "NotFound", "no instance %q: a header X-Sim-Instance, or a listener of its own, says which instance asks", x.Params["InstanceId"])
 	case i.MetadataOff:
 		x.silent = true // nobody is at the address
-		return nil, refuse(403, "HttpEndpointDisabled", "the metadata service of instance %s is off", i.ID)
+		return nil, wire.Refuse(403, "HttpEndpointDisabled", "the metadata service of instance %s is off", i.ID)
 	case x.header["x-forwarded-for"] != "":
-		return nil, refuse(403, "Forbidden", "403 - Forbidden: X-Forwarded-For")
+		return nil, wire.Refuse(403, "Forbidden", "403 - Forbidden: X-Forwarded-For")
 	}
 	return i, nil
 }
 
 // metadataToken gives out a token of token mode. The time is that of package
 // time alone, as with all that authenticates.
-func (s *Server) metadataToken(x *exchange) (object, *refusal) {
+func (s *Server) metadataToken(x *exchange) (wire.Object, *wire.Refusal) {
 	i, no := s.guest(x)
 	if no != nil {
 		return nil, no
 	}
-	seconds, err := readNumber(x.header[ttlHeader])
+	seconds, err := wire.ReadNumber(x.header[ttlHeader])
 	if err != nil || seconds < 1 || seconds > longestToken {
-		return nil, refuse(400, "BadRequest", "400 - Bad Request: header X-aliyun-ecs-metadata-token-ttl-seconds %q, allowed is 1 to %d", x.header[ttlHeader], longestToken)
+		return nil, wire.Refuse(400, "BadRequest", "400 - Bad Request: header X-aliyun-ecs-metadata-token-ttl-seconds %q, allowed is 1 to %d", x.header[ttlHeader], longestToken)
 	}
 	now := time.Now()
-	maps.DeleteFunc(s.metadata.sessions, func(_ string, t metadataSession) bool { return now.Sub(t.expires) > keptAfterEnd })
+	maps.DeleteFunc(s.metadata.sessions, func(_ string, t metadataSession) bool { return now.Sub(t.expires) > wire.KeptAfterEnd })
 	s.metadata.tokens++
-	token := "imds" + hexHash(fmt.Sprintf("%s/%d/%s", s.keys.seed, s.metadata.tokens, i.ID))
+	token := "imds" + wire.HexHash(fmt.Sprintf("%s/%d/%s", s.keys.Seed, s.metadata.tokens, i.ID))
 	s.metadata.sessions[token] = metadataSession{i.ID, now.Add(time.Duration(seconds) * time.Second)}
 	x.text = token
 	return nil, nil
 }
 
 // readMetadata answers one path, or lists what is below it.
-func (s *Server) readMetadata(x *exchange) (object, *refusal) {
+func (s *Server) readMetadata(x *exchange) (wire.Object, *wire.Refusal) {
 	i, no := s.guest(x)
 	if no != nil {
 		return nil, no
@@ -146,33 +146,33 @@ func (s *Server) readMetadata(x *exchange) (object, *refusal) {
 	if no := s.checkMetadataToken(x, i); no != nil {
 		return nil, no
 	}
-	path := x.params["Path"]
+	path := x.Params["Path"]
 	if path == documentPath {
 		x.text = s.identityDocument(i)
 		return nil, nil
 	}
 	below, ok := strings.CutPrefix(path+"/", dataPath)
 	if !ok {
-		return nil, refuse(404, "NotFound", "404 - Not Found")
+		return nil, wire.Refuse(404, "NotFound", "404 - Not Found")
 	}
 	text, ok := s.lookUp(i, strings.Trim(below, "/"))
 	if !ok {
-		return nil, refuse(404, "NotFound", "404 - Not Found")
+		return nil, wire.Refuse(404, "NotFound", "404 - Not Found")
 	}
 	x.text = text
 	return nil, nil
 }
 
-func (s *Server) checkMetadataToken(x *exchange, i *instance) *refusal {
+func (s *Server) checkMetadataToken(x *exchange, i *instance) *wire.Refusal {
 	token := x.header[tokenHeader]
 	if token == "" {
 		if i.TokensRequired {
-			return refuse(403, "Forbidden", "403 - Forbidden: this instance takes requests with a token only")
+			return wire.Refuse(403, "Forbidden", "403 - Forbidden: this instance takes requests with a token only")
 		}
 		return nil
 	}
 	if t, ok := s.metadata.sessions[token]; !ok || t.instance != i.ID || !time.Now().Before(t.expires) {
-		return refuse(401, "Unauthorized", "401 - Unauthorized")
+		return wire.Refuse(401, "Unauthorized", "401 - Unauthorized")
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (s *Server) metadataOf(i *instance) map[string]string {
 }
 
 func bytesOf(text string) [3]byte {
-	sum := hexHash(text)
+	sum := wire.HexHash(text)
 	var n [3]byte
 	for k := range n {
 		v, _ := strconv.ParseUint(sum[2*k:2*k+2], 16, 8) // of hexadecimal digits it can't fail
@@ -229,14 +229,14 @@ func bytesOf(text string) [3]byte {
 }
 
 func serialNumber(id string) string {
-	sum := hexHash("serial " + id)
+	sum := wire.HexHash("serial " + id)
 	return strings.Join([]string{sum[:8], sum[8:12], sum[12:16], sum[16:20], sum[20:32]}, "-")
 }
 
 // identityDocument is all that a node plugin needs, in one reply.
 func (s *Server) identityDocument(i *instance) string {
 	leaves := s.metadataOf(i)
-	return string(encodeJSON(object{
+	return string(wire.EncodeJSON(wire.Object{
 		"zone-id": i.Zone, "region-id": s.config.Region, "instance-id": i.ID, "instance-type": i.Type, "serial-number": leaves["serial-number"],
 		"owner-account-id": s.config.Account, "private-ipv4": leaves["private-ipv4"], "mac": leaves["mac"], "image-id": leaves["image-id"],
 		"vpc-id": leaves["vpc-id"], "vswitch-id": leaves["vswitch-id"],
@@ -248,19 +248,19 @@ func (s *Server) identityDocument(i *instance) string {
 func (s *Server) roleCredentials(i *instance) string {
 	now, life := time.Now(), cmp.Or(s.config.InstanceKeyLife, 6*time.Hour)
 	key := s.metadata.keys[i.ID]
-	if key == nil || key.ended || key.expires.Sub(now) <= life/12 {
-		key = s.keys.issue(i.Role, i.ID, now, life)
+	if key == nil || key.Ended || key.Expires.Sub(now) <= life/12 {
+		key = s.keys.Issue(i.Role, i.ID, now, life)
 		s.metadata.keys[i.ID] = key
 	}
-	return string(encodeJSON(object{
-		"AccessKeyId": key.id, "AccessKeySecret": key.secret, "SecurityToken": key.token, "Expiration": key.expires.UTC().Format(secondTime),
-		"LastUpdated": key.expires.Add(-life).UTC().Format(secondTime), "Code": "Success",
+	return string(wire.EncodeJSON(wire.Object{
+		"AccessKeyId": key.ID, "AccessKeySecret": key.Secret, "SecurityToken": key.Token, "Expiration": key.Expires.UTC().Format(wire.SecondTime),
+		"LastUpdated": key.Expires.Add(-life).UTC().Format(wire.SecondTime), "Code": "Success",
 	}))
 }
 
 // metadataOptions is how DescribeInstances shows the instance's settings.
-func (i *instance) metadataOptions() object {
-	o := object{"HttpEndpoint": "enabled", "HttpTokens": "optional", "HttpPutResponseHopLimit": 1}
+func (i *instance) metadataOptions() wire.Object {
+	o := wire.Object{"HttpEndpoint": "enabled", "HttpTokens": "optional", "HttpPutResponseHopLimit": 1}
 	if i.MetadataOff {
 		o["HttpEndpoint"] = "disabled"
 	}

@@ -1,13 +1,17 @@
 package ecssim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
+)
 
 var modifyDiskAttribute = action{
 	name: "ModifyDiskAttribute",
 	optional: []string{
 		"DiskId", "DiskIds.N", "DiskName", "Description", "DeleteWithInstance", "DeleteAutoSnapshot", "EnableAutoSnapshot", "BurstingEnabled",
 	},
-	regionCode: refusal{status: 400, code: "InvalidRegionId.MalFormed"},
+	regionCode: wire.Refusal{Status: 400, Code: "InvalidRegionId.MalFormed"},
 	do:         (*Server).modifyDiskAttribute,
 }
 
@@ -15,7 +19,7 @@ var modifyDiskAttribute = action{
 const maxModified = 100
 
 // modifyDiskAttribute gives one or many disks new values: all of them or none.
-func (s *Server) modifyDiskAttribute(x *exchange) (object, *refusal) {
+func (s *Server) modifyDiskAttribute(x *exchange) (wire.Object, *wire.Refusal) {
 	change, no := readAttributes(x)
 	if no != nil {
 		return nil, no
@@ -42,10 +46,10 @@ type attributes struct {
 }
 
 // readAttributes reads the new values.
-func readAttributes(x *exchange) (attributes, *refusal) {
+func readAttributes(x *exchange) (attributes, *wire.Refusal) {
 	var c attributes
 	for name, into := range map[string]**string{"DiskName": &c.name, "Description": &c.description} {
-		if v := x.params[name]; v != "" {
+		if v := x.Params[name]; v != "" {
 			*into = &v
 		}
 	}
@@ -53,10 +57,10 @@ func readAttributes(x *exchange) (attributes, *refusal) {
 		"DeleteWithInstance": &c.deleteWithInstance, "DeleteAutoSnapshot": &c.deleteAutoSnapshot,
 		"EnableAutoSnapshot": &c.autoSnapshot, "BurstingEnabled": &c.burst,
 	} {
-		if x.params[name] == "" {
+		if x.Params[name] == "" {
 			continue
 		}
-		v, no := x.params.boolean(name, false)
+		v, no := x.Params.Boolean(name, false)
 		if no != nil {
 			return c, no
 		}
@@ -64,7 +68,7 @@ func readAttributes(x *exchange) (attributes, *refusal) {
 	}
 	switch {
 	case c == attributes{}:
-		return c, refuse(400, "NoAttributeToModify", "No attribute to be modified in this request.")
+		return c, wire.Refuse(400, "NoAttributeToModify", "No attribute to be modified in this request.")
 	case c.name != nil && !validName(*c.name):
 		return c, badName("InvalidDiskName.Malformed", "disk name")
 	case c.description != nil && !validDescription(*c.description):
@@ -75,16 +79,16 @@ func readAttributes(x *exchange) (attributes, *refusal) {
 
 // attributeTargets returns the disks that a request names, all of which must
 // exist.
-func (s *Server) attributeTargets(x *exchange) ([]*disk, *refusal) {
-	ids := x.params.list("DiskIds")
+func (s *Server) attributeTargets(x *exchange) ([]*disk, *wire.Refusal) {
+	ids := x.Params.List("DiskIds")
 	if len(ids) > maxModified {
-		return nil, refuse(400, "InvalidParameter", "The specified parameter DiskIds.N is not valid: at most %d disks.", maxModified)
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter DiskIds.N is not valid: at most %d disks.", maxModified)
 	}
 	if x.disk != "" && !slices.Contains(ids, x.disk) {
 		ids = append(ids, x.disk)
 	}
 	if len(ids) == 0 {
-		return nil, refuse(400, "IncompleteParamter", "Some fields can not be null in this request: DiskId or DiskIds.N.")
+		return nil, wire.Refuse(400, "IncompleteParamter", "Some fields can not be null in this request: DiskId or DiskIds.N.")
 	}
 	if len(ids) == 1 {
 		x.disk = ids[0]
@@ -101,22 +105,22 @@ func (s *Server) attributeTargets(x *exchange) ([]*disk, *refusal) {
 }
 
 // checkAttributes refuses new values that a disk can't have.
-func (s *Server) checkAttributes(x *exchange, d *disk, c attributes) *refusal {
+func (s *Server) checkAttributes(x *exchange, d *disk, c attributes) *wire.Refusal {
 	burst := c.burst != nil && *c.burst
 	spec := categories[d.category]
 	switch {
 	case c.burst != nil && (d.task != nil || !d.modified.IsZero() && x.now.Before(d.modified.Add(s.config.Latency.BurstReady))):
-		return refuse(403, "BurstingEnabledForModifyingDiskUnsupported", "The disk %s is being changed: BurstingEnabled can't be set.", d.id)
+		return wire.Refuse(403, "BurstingEnabledForModifyingDiskUnsupported", "The disk %s is being changed: BurstingEnabled can't be set.", d.id)
 	case d.creating || d.modifying:
 		return wrongState(d)
 	case c.deleteWithInstance != nil && *c.deleteWithInstance && d.multiAttach:
-		return refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
+		return wire.Refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
 	case c.burst != nil && (!spec.auto || spec.regional):
-		return refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The disk category %s does not support bursting.", d.category)
+		return wire.Refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The disk category %s does not support bursting.", d.category)
 	case burst && d.multiAttach:
-		return refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
+		return wire.Refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
 	case burst && d.size <= 3:
-		return refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
+		return wire.Refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Policy is a RAM policy: what it doesn't allow is denied.
@@ -94,7 +95,7 @@ func (p Policy) allows(action string, about []target) bool {
 // covers says whether a statement speaks of an action on a resource.
 func (s Statement) covers(action string, t target) bool {
 	is := func(text string) func(string) bool {
-		return func(pattern string) bool { return like(text, pattern) }
+		return func(pattern string) bool { return wire.Like(text, pattern) }
 	}
 	if !slices.ContainsFunc(s.Action, is(action)) || !slices.ContainsFunc(s.Resource, is(t.arn)) {
 		return false
@@ -102,7 +103,7 @@ func (s Statement) covers(action string, t target) bool {
 	for operator, keys := range s.Condition {
 		for key, values := range keys {
 			has, there := t.value(key)
-			match := func(value string) bool { return value == has || operator == "StringLike" && like(has, value) }
+			match := func(value string) bool { return value == has || operator == "StringLike" && wire.Like(has, value) }
 			if !there || !slices.ContainsFunc(values, match) {
 				return false
 			}
@@ -150,9 +151,9 @@ var aboutOf = map[string][][2]string{
 // about returns what a call is about.
 func (s *Server) about(x *exchange) []target {
 	request := map[string]string{}
-	if list, no := x.params.tags(); no == nil {
+	if list, no := x.Params.Tags(); no == nil {
 		for _, t := range list {
-			request[t.key] = t.value
+			request[t.Key] = t.Value
 		}
 	}
 	var all []target
@@ -170,13 +171,13 @@ func (s *Server) about(x *exchange) []target {
 	for _, about := range aboutOf[x.action.name] {
 		kind, parameter := about[0], about[1]
 		if kind == "" {
-			kind = x.params["ResourceType"]
+			kind = x.Params["ResourceType"]
 		}
 		if parameter == "" {
 			add(kind, toBeMade)
 			continue
 		}
-		for _, id := range append(x.params.list(parameter), x.params[parameter]) {
+		for _, id := range append(x.Params.List(parameter), x.Params[parameter]) {
 			if id != "" {
 				add(kind, id)
 			}
@@ -211,7 +212,7 @@ func (s *Server) SetPolicy(who string, p *Policy) error {
 // ECS checks for a resource that doesn't exist; here such a call goes on, and
 // finds that it doesn't.
 func (s *Server) permitted(x *exchange) bool {
-	p, has := s.policies[x.caller.principal()]
+	p, has := s.policies[x.caller.Principal()]
 	if !has {
 		p, has = s.policies[""]
 	}

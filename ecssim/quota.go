@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Quotas are what the account may have at most. What is not mentioned, or
@@ -50,16 +51,16 @@ func (s *Server) SetQuotas(q Quotas) error {
 }
 
 // checkQuota refuses more disks than the account may have.
-func (s *Server) checkQuota() *refusal {
+func (s *Server) checkQuota() *wire.Refusal {
 	if q := s.config.Quotas.Disks; q > 0 && s.disks.made-s.disks.deleted >= q {
-		return refuse(403, "QuotaExceed.PostPaidDisk", "Living postpaid disks quota exceeded: %d.", q)
+		return wire.Refuse(403, "QuotaExceed.PostPaidDisk", "Living postpaid disks quota exceeded: %d.", q)
 	}
 	return nil
 }
 
 // checkCapacity refuses more GiB of a category than the account may have: in
 // a zone, "" standing for the region, or in all.
-func (s *Server) checkCapacity(zone, category string, more int) *refusal {
+func (s *Server) checkCapacity(zone, category string, more int) *wire.Refusal {
 	q := s.config.Quotas
 	all, here := q.GiB[category], q.ZoneGiB[category]
 	if all == 0 && here == 0 {
@@ -76,9 +77,9 @@ func (s *Server) checkCapacity(zone, category string, more int) *refusal {
 	}
 	switch {
 	case here > 0 && usedHere+more > here:
-		return refuse(400, "QuotaExceed.DiskCapacity", "The used capacity of disk type %s has exceeded the quota in the zone %q: %d GiB of %d.", category, zone, usedHere+more, here)
+		return wire.Refuse(400, "QuotaExceed.DiskCapacity", "The used capacity of disk type %s has exceeded the quota in the zone %q: %d GiB of %d.", category, zone, usedHere+more, here)
 	case all > 0 && used+more > all:
-		return refuse(403, "QuotaExceeded.PostpaidDataDiskCapacity", "The capacity of pay-as-you-go data disks of type %s exceeds the quota: %d GiB of %d.", category, used+more, all)
+		return wire.Refuse(403, "QuotaExceeded.PostpaidDataDiskCapacity", "The capacity of pay-as-you-go data disks of type %s exceeds the quota: %d GiB of %d.", category, used+more, all)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Role is a RAM role of the account. Its ARN is
@@ -55,53 +56,53 @@ func (c Config) checkRoles() error {
 }
 
 // findRole returns the role that an ARN names.
-func (s *Server) findRole(arn string) (Role, *refusal) {
+func (s *Server) findRole(arn string) (Role, *wire.Refusal) {
 	name, ok := strings.CutPrefix(strings.ToLower(arn), "acs:ram::"+s.config.Account+":role/")
 	if !strings.HasPrefix(arn, "acs:ram::") || !strings.Contains(arn, ":role/") {
-		return Role{}, refuse(400, "InvalidParameter.RoleArn", "The specified RoleArn %q is not valid: it has the form acs:ram::<account>:role/<name>.", arn)
+		return Role{}, wire.Refuse(400, "InvalidParameter.RoleArn", "The specified RoleArn %q is not valid: it has the form acs:ram::<account>:role/<name>.", arn)
 	}
 	i := slices.IndexFunc(s.config.Roles, func(r Role) bool { return ok && strings.ToLower(r.Name) == name })
 	if i < 0 {
-		return Role{}, refuse(404, "EntityNotExist.Role", "The specified Role %q does not exist.", arn)
+		return Role{}, wire.Refuse(404, "EntityNotExist.Role", "The specified Role %q does not exist.", arn)
 	}
 	return s.config.Roles[i], nil
 }
 
 // sessionLife reads the parameters that both ways to assume a role have.
-func sessionLife(x *exchange, r Role) (time.Duration, *refusal) {
-	if name := x.params["RoleSessionName"]; !sessionForm.MatchString(name) {
-		return 0, refuse(400, "InvalidParameter.RoleSessionName", "The specified RoleSessionName %q is not valid: 2 to 64 letters, digits and . @ - _.", name)
+func sessionLife(x *exchange, r Role) (time.Duration, *wire.Refusal) {
+	if name := x.Params["RoleSessionName"]; !sessionForm.MatchString(name) {
+		return 0, wire.Refuse(400, "InvalidParameter.RoleSessionName", "The specified RoleSessionName %q is not valid: 2 to 64 letters, digits and . @ - _.", name)
 	}
-	seconds, no := x.params.integer("DurationSeconds", 3600)
+	seconds, no := x.Params.Integer("DurationSeconds", 3600)
 	longest := cmp.Or(r.MaxSession, time.Hour)
 	if no != nil || seconds < 900 || time.Duration(seconds) > longest/time.Second {
-		return 0, refuse(400, "InvalidParameter.DurationSeconds", "The specified DurationSeconds %q is not valid: 900 to %d.", x.params["DurationSeconds"], longest/time.Second)
+		return 0, wire.Refuse(400, "InvalidParameter.DurationSeconds", "The specified DurationSeconds %q is not valid: 900 to %d.", x.Params["DurationSeconds"], longest/time.Second)
 	}
-	switch policy := x.params["Policy"]; {
+	switch policy := x.Params["Policy"]; {
 	case len(policy) > 2048:
-		return 0, refuse(400, "InvalidParameter.PolicySize", "The specified Policy is too long: at most 2048 characters.")
+		return 0, wire.Refuse(400, "InvalidParameter.PolicySize", "The specified Policy is too long: at most 2048 characters.")
 	case policy != "" && !strings.HasPrefix(strings.TrimSpace(policy), "{"):
-		return 0, refuse(400, "InvalidParameter.PolicyGrammar", "The specified Policy is not valid: it is a JSON object.")
+		return 0, wire.Refuse(400, "InvalidParameter.PolicyGrammar", "The specified Policy is not valid: it is a JSON object.")
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
 // renderSession returns a temporary key as STS shows it.
-func (s *Server) renderSession(key *accessKey) object {
-	return object{
-		"Credentials": object{
-			"AccessKeyId": key.id, "AccessKeySecret": key.secret, "SecurityToken": key.token, "Expiration": key.expires.UTC().Format(secondTime),
+func (s *Server) renderSession(key *wire.AccessKey) wire.Object {
+	return wire.Object{
+		"Credentials": wire.Object{
+			"AccessKeyId": key.ID, "AccessKeySecret": key.Secret, "SecurityToken": key.Token, "Expiration": key.Expires.UTC().Format(wire.SecondTime),
 		},
-		"AssumedRoleUser": object{"Arn": s.sessionARN(key), "AssumedRoleId": s.roleID(key.role) + ":" + key.session},
+		"AssumedRoleUser": wire.Object{"Arn": s.sessionARN(key), "AssumedRoleId": s.roleID(key.Role) + ":" + key.Session},
 	}
 }
 
-func (s *Server) sessionARN(key *accessKey) string {
-	return "acs:ram::" + s.config.Account + ":assumed-role/" + key.role + "/" + key.session
+func (s *Server) sessionARN(key *wire.AccessKey) string {
+	return "acs:ram::" + s.config.Account + ":assumed-role/" + key.Role + "/" + key.Session
 }
 
 // roleID is the number that RAM gives a role.
 func (s *Server) roleID(name string) string {
-	digits := strings.Map(func(r rune) rune { return '0' + r%10 }, hexHash(s.config.Account + name)[:15])
+	digits := strings.Map(func(r rune) rune { return '0' + r%10 }, wire.HexHash(s.config.Account + name)[:15])
 	return "3" + digits
 }

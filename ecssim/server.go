@@ -11,6 +11,7 @@ package ecssim
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Server is one account in one region of a simulated ECS. Its methods may be
@@ -28,8 +30,7 @@ type Server struct {
 	mu        sync.Mutex // guards all below
 	config    Config
 	ids       idMaker
-	keys      keyring
-	nonces    nonces
+	keys      *wire.Keyring
 	denials   []Denial
 	policies  map[string]Policy // by who
 	metadata  metadataService
@@ -61,8 +62,7 @@ func New(c Config) (*Server, error) {
 		config:    c,
 		clock:     newClock(),
 		ids:       newIDMaker(c.Region, c.Seed),
-		keys:      newKeyring(c),
-		nonces:    newNonces(),
+		keys:      wire.NewKeyring(len(c.AccessKeys) > 0 || len(c.Roles) > 0, c.AccessKeys, c.SecurityTokens, fmt.Sprintf("%s/%d", c.Region, c.Seed)),
 		denials:   slices.Clone(c.Denials),
 		policies:  map[string]Policy{},
 		metadata:  newMetadataService(),
@@ -121,17 +121,17 @@ func seen[T any](s *Server, f func(now time.Time) T) (v T) {
 
 // serve answers one request. The error is that of ctx: the caller hung up,
 // which stops nothing that the request has set going.
-func (s *Server) serve(ctx context.Context, m message) (reply, error) {
+func (s *Server) serve(ctx context.Context, m wire.Message) (wire.Reply, error) {
 	x := s.accept(m)
 	defer s.look(func(time.Time) { s.ledger.stats.leave() })
 	due, settled, beforeReply := x.at, false, func() {}
 	for {
 		if err := s.clock.waitUntil(ctx, due); err != nil {
-			return reply{}, err // the queue still runs it in its time
+			return wire.Reply{}, err // the queue still runs it in its time
 		}
 		if settled {
 			beforeReply()
-			return x.reply.encoded(), nil
+			return x.reply.Encoded(), nil
 		}
 		s.look(func(time.Time) {
 			due, settled = x.answerAt, x.settled
@@ -144,14 +144,14 @@ func (s *Server) serve(ctx context.Context, m message) (reply, error) {
 
 // accept reads a request, checks who sent it, picks its fault and puts it
 // into the queue to take effect when it is due.
-func (s *Server) accept(m message) *exchange {
+func (s *Server) accept(m wire.Message) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.now()
 	s.queue.run(now)
 
 	s.ledger.stats.enter()
-	x := &exchange{arrived: now, at: now, now: now, agent: m.agent, requestID: s.ids.request(), host: m.host, header: m.header}
+	x := &exchange{arrived: now, at: now, now: now, agent: m.Agent, requestID: s.ids.request(), host: m.Host, header: m.Header}
 	x.refusal = s.admit(m, x)
 	x.stopped = x.refusal != nil
 	if !x.stopped {
@@ -164,14 +164,15 @@ func (s *Server) accept(m message) *exchange {
 
 // admit takes a request through the gateway: what is asked for, by whom, may
 // he, and not too often. The documentation does not say in which order.
-func (s *Server) admit(m message, x *exchange) *refusal {
-	if strings.HasPrefix(m.path, metadataRoot) {
+func (s *Server) admit(m wire.Message, x *exchange) *wire.Refusal {
+	if strings.HasPrefix(m.Path, metadataRoot) {
 		if no := x.readMetadataRequest(m); no != nil {
 			return no
 		}
 		return s.limits.pass(x.action.name, x.now)
 	}
-	if no := x.read(m); no != nil {
+	var no *wire.Refusal
+	if x.Input, no = wire.ReadInput(m); no != nil {
 		return no
 	}
 	if no := x.findAction(m); no != nil {
@@ -186,11 +187,23 @@ func (s *Server) admit(m message, x *exchange) *refusal {
 	return s.limits.pass(x.action.name, x.now)
 }
 
+// authenticate finds out who sent a request, if anybody must sign it.
+func (s *Server) authenticate(m wire.Message, x *exchange) (no *wire.Refusal) {
+	if x.action.unsigned {
+		return nil
+	}
+	x.caller, x.stamp, no = s.keys.Authenticate(m, x.All)
+	if no != nil && no.Status == 404 && s.config.Doubts.UnknownKeyIs400 {
+		no.Status = 400
+	}
+	return no
+}
+
 // execute lets a request take effect at its time, and settles its reply and
 // when that is sent. It is called with s.mu held.
 func (s *Server) execute(x *exchange) {
-	x.now, x.disk, x.takes = x.at, x.params["DiskId"], s.vary(s.config.Latency.of(x.action.name))
-	var body object
+	x.now, x.disk, x.takes = x.at, x.Params["DiskId"], s.vary(s.config.Latency.of(x.action.name))
+	var body wire.Object
 	if x.refusal == nil {
 		x.refusal = x.fault.refusalBefore()
 	}
@@ -209,7 +222,7 @@ func (s *Server) execute(x *exchange) {
 	s.settleToken(x)
 	x.reply = x.fault.spoil(x, x.render(body))
 	if x.silent {
-		x.reply.lost, x.reply.status = true, 0
+		x.reply.Lost, x.reply.Status = true, 0
 	}
 	s.ledger.write(x)
 	if s.disks.byID[x.disk] == nil {
@@ -248,15 +261,15 @@ func (s *Server) redeliver(x *exchange) {
 	second.requestID = s.ids.request()
 	second.at = x.at.Add(x.fault.Lag)
 	s.queue.add(second.at, func() {
-		if s.keys.checked && !second.action.unsigned {
-			second.refusal = checkTimestamp(second.stamp, second.at) // whenever somebody looks
+		if s.keys.Checked && !second.action.unsigned {
+			second.refusal = wire.CheckTimestamp(second.stamp, second.at) // whenever somebody looks
 		}
 		s.execute(&second)
 	})
 }
 
 // perform checks what every action has in common and runs the action.
-func (s *Server) perform(x *exchange) (object, *refusal) {
+func (s *Server) perform(x *exchange) (wire.Object, *wire.Refusal) {
 	s.ledger.countUnknown(x)
 	if no := x.checkRequired(); no != nil {
 		return nil, no
@@ -264,7 +277,7 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 	if no := x.checkEmpty(); no != nil {
 		return nil, no
 	}
-	if region := x.params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
+	if region := x.Params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
 		return nil, x.action.wrongRegion(region)
 	}
 	if x.fault.Do == FaultIgnored && !x.action.isRead() {

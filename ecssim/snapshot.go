@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // The states of a snapshot and of a snapshot group.
@@ -122,10 +124,10 @@ func (b *snapshotStore) newestFirst(ids []string, all bool) iter.Seq[*snapshot] 
 }
 
 // findSnapshot returns a snapshot that must exist.
-func (s *Server) findSnapshot(id string) (*snapshot, *refusal) {
+func (s *Server) findSnapshot(id string) (*snapshot, *wire.Refusal) {
 	n := s.snapshots.byID[id]
 	if n == nil {
-		return nil, refuse(404, "InvalidSnapshotId.NotFound", "The specified SnapshotId %q does not exist.", id)
+		return nil, wire.Refuse(404, "InvalidSnapshotId.NotFound", "The specified SnapshotId %q does not exist.", id)
 	}
 	return n, nil
 }
@@ -158,15 +160,15 @@ func (s *Server) shotsOf(d *disk) (progressing, all int) {
 
 // checkSnapshots refuses what can't be done to a disk while a snapshot of it
 // is progressing.
-func (s *Server) checkSnapshots(d *disk) *refusal {
+func (s *Server) checkSnapshots(d *disk) *wire.Refusal {
 	if progressing, _ := s.shotsOf(d); progressing > 0 {
-		return refuse(403, "DiskCreatingSnapshot", "A snapshot of disk %s is being created.", d.id)
+		return wire.Refuse(403, "DiskCreatingSnapshot", "A snapshot of disk %s is being created.", d.id)
 	}
 	return nil
 }
 
 // checkShot refuses a snapshot of a disk that none can be made of now.
-func (s *Server) checkShot(d *disk) *refusal {
+func (s *Server) checkShot(d *disk) *wire.Refusal {
 	for _, a := range d.attachments {
 		if no := a.instance.checkState(400); no != nil {
 			return no
@@ -175,19 +177,19 @@ func (s *Server) checkShot(d *disk) *refusal {
 	progressing, all := s.shotsOf(d)
 	switch {
 	case categories[d.category].ephemeral:
-		return refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.category)
+		return wire.Refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.category)
 	case !s.config.Doubts.takesState("CreateSnapshot", d):
 		return wrongState(d)
 	case !d.everAttached && !slices.Contains(s.config.Doubts.SnapshotUnattached, d.category):
-		return refuse(403, "IncorrectDiskStatus.NeverAttached", "The disk %s has never been attached: there is nothing in it.", d.id)
+		return wire.Refuse(403, "IncorrectDiskStatus.NeverAttached", "The disk %s has never been attached: there is nothing in it.", d.id)
 	case d.task != nil:
 		return wrongState(d)
 	case all >= s.config.Limits.SnapshotsPerDisk:
-		return refuse(403, "QuotaExceed.Snapshot", "The number of snapshots of disk %s exceeds the quota of %d.", d.id, s.config.Limits.SnapshotsPerDisk)
+		return wire.Refuse(403, "QuotaExceed.Snapshot", "The number of snapshots of disk %s exceeds the quota of %d.", d.id, s.config.Limits.SnapshotsPerDisk)
 	case progressing > 0 && !categories[d.category].instant:
-		return refuse(403, "IncorrectDiskStatus.CreatingSnapshot", "A snapshot of disk %s is being created.", d.id)
+		return wire.Refuse(403, "IncorrectDiskStatus.CreatingSnapshot", "A snapshot of disk %s is being created.", d.id)
 	case progressing >= s.config.Limits.SnapshotsAtOnce:
-		return refuse(403, "IncorrectDiskStatus.TooManyCreatingSnapshots", "%d snapshots of disk %s are being created.", progressing, d.id)
+		return wire.Refuse(403, "IncorrectDiskStatus.TooManyCreatingSnapshots", "%d snapshots of disk %s are being created.", progressing, d.id)
 	}
 	return nil
 }
@@ -227,24 +229,24 @@ func (s *Server) shoot(x *exchange, d *disk, n *snapshot) {
 func percentText(n int) string { return fmt.Sprintf("%d%%", n) }
 
 // renderSnapshot shows a snapshot as DescribeSnapshots does.
-func (s *Server) renderSnapshot(n *snapshot, now time.Time) object {
+func (s *Server) renderSnapshot(n *snapshot, now time.Time) wire.Object {
 	percent, left := n.progress(now)
 	cut := ""
 	if passed(n.cutAt, now) {
-		cut = stamp(n.cutAt)
+		cut = wire.Stamp(n.cutAt)
 	}
 	changed := cut
 	if n.status != shotProgressing {
-		changed = stamp(n.doneAt)
+		changed = wire.Stamp(n.doneAt)
 	}
-	return object{
+	return wire.Object{
 		"SnapshotId": n.id, "SnapshotName": n.name, "Description": n.description, "Status": n.status, "Progress": percentText(percent),
 		"RemainTime": int(math.Ceil(left.Seconds())), "Available": n.usable(now), "CreationTime": cut, "LastModifiedTime": changed,
 		"SourceDiskId": n.diskID, "SourceDiskSize": fmt.Sprint(n.size), "SourceDiskType": n.disk.kind(), "SourceStorageType": "disk",
 		"Encrypted": n.encrypted, "KMSKeyId": n.kmsKey, "Usage": s.usage(n), "SnapshotType": n.kind(), "SnapshotLinkId": n.linkID(),
 		"SnapshotSN": n.id[len(snapshotPrefix):], "RetentionDays": n.retentionDays, "Category": "standard", "InstantAccess": categories[n.category].instant,
 		"InstantAccessRetentionDays": 0, "RegionId": s.config.Region, "SourceRegionId": "", "SourceSnapshotId": "",
-		"ResourceGroupId": n.resourceGroup, "ProductCode": "", "Tags": wrapped("Tag", s.tags(n.tags)),
+		"ResourceGroupId": n.resourceGroup, "ProductCode": "", "Tags": wire.Wrapped("Tag", s.tags(n.tags)),
 	}
 }
 
@@ -265,7 +267,7 @@ type SnapshotState struct {
 func (s *Server) Snapshots() []SnapshotState { return seen(s, s.snapshotStates) }
 
 func (s *Server) snapshotStates(now time.Time) []SnapshotState {
-	return each(s.snapshots.order, func(n *snapshot) SnapshotState { return n.export(now) })
+	return wire.Each(s.snapshots.order, func(n *snapshot) SnapshotState { return n.export(now) })
 }
 
 func (n *snapshot) export(now time.Time) SnapshotState {

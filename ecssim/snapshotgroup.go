@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var (
@@ -68,8 +69,8 @@ func (g *snapshotGroup) status() string {
 
 // createSnapshotGroup starts to make snapshots of several disks, or returns
 // the group that its ClientToken made before.
-func (s *Server) createSnapshotGroup(x *exchange) (object, *refusal) {
-	id, no := s.underToken(x, func() (string, *refusal) {
+func (s *Server) createSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
+	id, no := s.underToken(x, func() (string, *wire.Refusal) {
 		g, no := s.readGroup(x)
 		if no != nil {
 			return "", no
@@ -87,17 +88,17 @@ func (s *Server) createSnapshotGroup(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	return object{"SnapshotGroupId": id}, nil
+	return wire.Object{"SnapshotGroupId": id}, nil
 }
 
 // readGroup reads what belongs to the group itself.
-func (s *Server) readGroup(x *exchange) (*snapshotGroup, *refusal) {
+func (s *Server) readGroup(x *exchange) (*snapshotGroup, *wire.Refusal) {
 	n := &snapshot{}
 	if no := s.readShotTags(x, n); no != nil {
 		return nil, no
 	}
 	g := &snapshotGroup{
-		name: x.params["Name"], description: x.params["Description"], instance: x.params["InstanceId"],
+		name: x.Params["Name"], description: x.Params["Description"], instance: x.Params["InstanceId"],
 		resourceGroup: n.resourceGroup, tags: n.tags, created: x.now,
 	}
 	if g.name != "" && !validName(g.name) {
@@ -111,19 +112,19 @@ func (s *Server) readGroup(x *exchange) (*snapshotGroup, *refusal) {
 
 // groupDisks returns the disks that a request names, or those of its instance
 // without those that it excludes.
-func (s *Server) groupDisks(x *exchange) ([]*disk, *refusal) {
-	ids, except, instanceID := x.params.list("DiskId"), x.params.list("ExcludeDiskId"), x.params["InstanceId"]
+func (s *Server) groupDisks(x *exchange) ([]*disk, *wire.Refusal) {
+	ids, except, instanceID := x.Params.List("DiskId"), x.Params.List("ExcludeDiskId"), x.Params["InstanceId"]
 	switch {
 	case ids != nil && except != nil:
-		return nil, refuse(400, "InvalidParameter.Conflict", "The parameters DiskId.N and ExcludeDiskId.N can't be given together.")
+		return nil, wire.Refuse(400, "InvalidParameter.Conflict", "The parameters DiskId.N and ExcludeDiskId.N can't be given together.")
 	case ids == nil && instanceID == "":
-		return nil, missing("DiskId.N")
+		return nil, wire.Missing("DiskId.N")
 	case len(ids) > maxGroupDisks || len(except) > maxGroupDisks:
 		return nil, tooManyDisks()
 	}
 	var i *instance
 	if instanceID != "" {
-		var no *refusal
+		var no *wire.Refusal
 		if i, no = s.findInstance(instanceID); no != nil {
 			return nil, no
 		}
@@ -148,38 +149,38 @@ func (s *Server) groupDisks(x *exchange) ([]*disk, *refusal) {
 		}
 	}
 	if len(disks) == 0 {
-		return nil, missing("DiskId.N")
+		return nil, wire.Missing("DiskId.N")
 	}
 	return disks, nil
 }
 
-func tooManyDisks() *refusal {
-	return refuse(403, "NumberExceed.TooManyDisks", "The number of disks exceeds the limit of %d.", maxGroupDisks)
+func tooManyDisks() *wire.Refusal {
+	return wire.Refuse(403, "NumberExceed.TooManyDisks", "The number of disks exceeds the limit of %d.", maxGroupDisks)
 }
 
 // checkGroup refuses disks that don't go together, or that no snapshot can be
 // made of now.
-func (s *Server) checkGroup(disks []*disk) *refusal {
+func (s *Server) checkGroup(disks []*disk) *wire.Refusal {
 	size := 0
 	for _, d := range disks {
 		size += d.size
 		spec := categories[d.category]
 		switch {
 		case d.multiAttach:
-			return refuse(403, "InvalidOperation.MultiAttachDisk", "The disk %s with MultiAttach does not support this operation.", d.id)
+			return wire.Refuse(403, "InvalidOperation.MultiAttachDisk", "The disk %s with MultiAttach does not support this operation.", d.id)
 		case !spec.grouped:
-			return refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.category)
+			return wire.Refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.category)
 		case spec.regional != categories[disks[0].category].regional:
-			return refuse(403, "InvalidDisk.DiskCategoryInconsistent", "Regional disks go with regional disks only.")
+			return wire.Refuse(403, "InvalidDisk.DiskCategoryInconsistent", "Regional disks go with regional disks only.")
 		case d.zone != disks[0].zone:
-			return refuse(400, "InvalidDiskIds.NotInSameZone", "The specified disks are not in the same zone.")
+			return wire.Refuse(400, "InvalidDiskIds.NotInSameZone", "The specified disks are not in the same zone.")
 		}
 	}
 	switch {
 	case len(disks) > maxGroupDisks:
 		return tooManyDisks()
 	case size > maxGroupSize:
-		return refuse(403, "CapacityExceed.TooManyDisks", "The capacity of the disks, %d GiB, exceeds the limit of %d.", size, maxGroupSize)
+		return wire.Refuse(403, "CapacityExceed.TooManyDisks", "The capacity of the disks, %d GiB, exceeds the limit of %d.", size, maxGroupSize)
 	}
 	for _, d := range disks {
 		if no := s.checkShot(d); no != nil {
@@ -197,8 +198,7 @@ func (s *Server) shootGroup(x *exchange, g *snapshotGroup, disks []*disk) {
 	s.snapshots.groups = append(s.snapshots.groups, g)
 	for _, d := range disks {
 		n := &snapshot{name: "Created_from_" + g.id, description: "Created_from_" + g.id, resourceGroup: g.resourceGroup, group: g}
-		n.tags = newTagSet(nil, x.now)
-		n.tags.current = maps.Clone(g.tags.current)
+		n.tags = newTagSet(maps.Clone(g.tags.current), x.now)
 		s.shoot(x, d, n)
 		g.members = append(g.members, n)
 	}
@@ -206,14 +206,14 @@ func (s *Server) shootGroup(x *exchange, g *snapshotGroup, disks []*disk) {
 
 // deleteSnapshotGroup deletes a group and its snapshots. A snapshot that disks
 // were made from stays, and the group with it: the reply tells.
-func (s *Server) deleteSnapshotGroup(x *exchange) (object, *refusal) {
-	id := x.params["SnapshotGroupId"]
+func (s *Server) deleteSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
+	id := x.Params["SnapshotGroupId"]
 	at := slices.IndexFunc(s.snapshots.groups, func(g *snapshotGroup) bool { return g.id == id })
 	if at < 0 {
-		return nil, refuse(404, "InvalidSnapshotGroupId.NotFound", "The specified SnapshotGroupId %q does not exist.", id)
+		return nil, wire.Refuse(404, "InvalidSnapshotGroupId.NotFound", "The specified SnapshotGroupId %q does not exist.", id)
 	}
 	g := s.snapshots.groups[at]
-	list := []object{}
+	list := []wire.Object{}
 	for _, n := range slices.Clone(g.members) {
 		status, code, message := "Success", "", ""
 		if s.madeFrom(n) > 0 {
@@ -222,61 +222,61 @@ func (s *Server) deleteSnapshotGroup(x *exchange) (object, *refusal) {
 			s.earlier.touchShot(n)
 			s.snapshots.remove(n)
 		}
-		list = append(list, object{
+		list = append(list, wire.Object{
 			"OperationStatus": status, "ErrorCode": code, "ErrorMsg": message,
-			"RelatedItemSet": wrapped("RelatedItem", []object{{"Name": "SnapshotId", "Value": n.id}}),
+			"RelatedItemSet": wire.Wrapped("RelatedItem", []wire.Object{{"Name": "SnapshotId", "Value": n.id}}),
 		})
 	}
 	if len(g.members) == 0 {
 		s.earlier.touch(g.id)
 		s.snapshots.groups = slices.Delete(s.snapshots.groups, at, at+1)
 	}
-	return object{"OperationProgressSet": wrapped("OperationProgress", list)}, nil
+	return wire.Object{"OperationProgressSet": wire.Wrapped("OperationProgress", list)}, nil
 }
 
 // describeSnapshotGroups shows the groups that pass every filter, the newest
 // first.
-func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
-	ids, states := x.params.list("SnapshotGroupId"), x.params.list("Status")
+func (s *Server) describeSnapshotGroups(x *exchange) (wire.Object, *wire.Refusal) {
+	ids, states := x.Params.List("SnapshotGroupId"), x.Params.List("Status")
 	for _, status := range states {
 		if !slices.Contains(shotStates[:3], status) {
-			return nil, refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, config.List(shotStates[:3]))
+			return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, config.List(shotStates[:3]))
 		}
 	}
-	tags, no := x.params.tags()
+	tags, no := x.Params.Tags()
 	if no != nil {
 		return nil, no
 	}
-	page, no := s.readTokenPage(x, paging{minResults: 10, maxResults: 100})
+	page, no := s.readTokenPage(x, wire.Paging{MinResults: 10, MaxResults: 100})
 	if no != nil {
 		return nil, no
 	}
 	var found []*snapshotGroup
 	for g := range s.groupsFor(x) {
-		if (ids == nil || slices.Contains(ids, g.id)) && (states == nil || slices.Contains(states, g.status())) && x.params.oneOf("Name", g.name) &&
-			x.params.oneOf("InstanceId", g.instance) && x.params.oneOf("ResourceGroupId", g.resourceGroup) &&
-			g.tags.matches(tags, x.now, s.config.Latency.TagsVisible) {
+		if (ids == nil || slices.Contains(ids, g.id)) && (states == nil || slices.Contains(states, g.status())) && x.Params.OneOf("Name", g.name) &&
+			x.Params.OneOf("InstanceId", g.instance) && x.Params.OneOf("ResourceGroupId", g.resourceGroup) &&
+			wire.HasTags(g.tags.searched(x.now, s.config.Latency.TagsVisible), tags) {
 			found = append(found, g)
 		}
 	}
-	shown, reply := cut(page, found, func(g *snapshotGroup) int { return -g.seq })
-	reply["SnapshotGroups"] = wrapped("SnapshotGroup", each(shown, func(g *snapshotGroup) object { return s.renderGroup(g, x.now) }))
+	shown, reply := wire.Cut(page, found, func(g *snapshotGroup) int { return -g.seq })
+	reply["SnapshotGroups"] = wire.Wrapped("SnapshotGroup", wire.Each(shown, func(g *snapshotGroup) wire.Object { return s.renderGroup(g, x.now) }))
 	return reply, nil
 }
 
 // renderGroup shows a group. Its members lack the size of their source and their
 // CreationTime: DescribeSnapshots has those.
-func (s *Server) renderGroup(g *snapshotGroup, now time.Time) object {
-	members := each(g.members, func(n *snapshot) object {
+func (s *Server) renderGroup(g *snapshotGroup, now time.Time) wire.Object {
+	members := wire.Each(g.members, func(n *snapshot) wire.Object {
 		percent, _ := n.progress(now)
-		return object{
+		return wire.Object{
 			"SnapshotId": n.id, "SourceDiskId": n.diskID, "SourceDiskType": n.disk.kind(), "Progress": percentText(percent), "Available": n.usable(now),
-			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wrapped("Tag", s.tags(n.tags)),
+			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wire.Wrapped("Tag", s.tags(n.tags)),
 		}
 	})
-	return object{
+	return wire.Object{
 		"SnapshotGroupId": g.id, "Name": g.name, "Description": g.description, "InstanceId": g.instance, "ResourceGroupId": g.resourceGroup,
-		"Status": g.status(), "ProgressStatus": "", "CreationTime": stamp(g.created), "Tags": wrapped("Tag", s.tags(g.tags)),
-		"Snapshots": wrapped("Snapshot", members),
+		"Status": g.status(), "ProgressStatus": "", "CreationTime": wire.Stamp(g.created), "Tags": wire.Wrapped("Tag", s.tags(g.tags)),
+		"Snapshots": wire.Wrapped("Snapshot", members),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // SoldOutCodes are the codes that ECS is known to refuse a disk with when
@@ -53,7 +54,7 @@ func (s stock) offers(zone string) []string {
 }
 
 // check refuses what is not on offer or sold out.
-func (s stock) check(zone, category string) *refusal {
+func (s stock) check(zone, category string) *wire.Refusal {
 	cell := s[zone][category]
 	if cell == nil || cell.units == 0 {
 		no := soldOut[SoldOutCodes[0]]
@@ -66,7 +67,7 @@ func (s stock) check(zone, category string) *refusal {
 }
 
 // take takes one unit, or refuses as check does.
-func (s stock) take(zone, category string) *refusal {
+func (s stock) take(zone, category string) *wire.Refusal {
 	if no := s.check(zone, category); no != nil {
 		return no
 	}
@@ -76,10 +77,10 @@ func (s stock) take(zone, category string) *refusal {
 	return nil
 }
 
-var soldOut = map[string]refusal{
-	SoldOutCodes[0]: {400, SoldOutCodes[0], "The specified data disk category is not supported: 'DataDisk.n.Category' is not valid in this region."},
-	SoldOutCodes[1]: {403, SoldOutCodes[1], "The resource is out of stock in the specified zone. Please try other types, or choose other regions and zones."},
-	SoldOutCodes[2]: {403, SoldOutCodes[2], "The resource in the specified zone is no longer available for sale. Please try other regions and zones."},
+var soldOut = map[string]wire.Refusal{
+	SoldOutCodes[0]: *wire.Refuse(400, SoldOutCodes[0], "The specified data disk category is not supported: 'DataDisk.n.Category' is not valid in this region."),
+	SoldOutCodes[1]: *wire.Refuse(403, SoldOutCodes[1], "The resource is out of stock in the specified zone. Please try other types, or choose other regions and zones."),
+	SoldOutCodes[2]: *wire.Refuse(403, SoldOutCodes[2], "The resource in the specified zone is no longer available for sale. Please try other regions and zones."),
 }
 
 // SetStock says how many more disks of a category a zone sells: 0 is sold

@@ -20,7 +20,7 @@ func (s *Server) bootDisk(i *instance, at time.Time) {
 	cause := "start of instance " + i.ID
 	d := &disk{
 		id: s.ids.systemDisk(), zone: i.Zone, category: i.kind.systemCategory(), size: systemSize, largest: systemSize,
-		system: true, created: at, creating: true, tags: tagSet{current: map[string]string{}},
+		system: true, created: at, creating: true, tags: newTagSet(map[string]string{}, time.Time{}),
 	}
 	if d.category == "cloud_essd" {
 		d.level = "PL1"

@@ -3,10 +3,12 @@ package ecssim
 import (
 	"maps"
 	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 var (
-	absentTagType = map[string]refusal{"ResourceType": {status: 404, code: "MissingParameter.ResourceType"}}
+	absentTagType = map[string]wire.Refusal{"ResourceType": {Status: 404, Code: "MissingParameter.ResourceType"}}
 
 	tagResources = action{
 		name:     "TagResources",
@@ -43,7 +45,7 @@ type tagged struct {
 }
 
 // tagsOf returns the tags of a resource, nil if it does not exist.
-func (s *Server) tagsOf(kind, id string) (*tagSet, *refusal) {
+func (s *Server) tagsOf(kind, id string) (*tagSet, *wire.Refusal) {
 	switch kind {
 	case "disk":
 		if d := s.disks.byID[id]; d != nil {
@@ -62,7 +64,7 @@ func (s *Server) tagsOf(kind, id string) (*tagSet, *refusal) {
 			return &g.tags, nil
 		}
 	default:
-		return nil, refuse(404, "InvalidResourceType.NotFound", "The specified ResourceType %q does not exist: disk, instance, snapshot or snapshotgroup.", kind)
+		return nil, wire.Refuse(404, "InvalidResourceType.NotFound", "The specified ResourceType %q does not exist: disk, instance, snapshot or snapshotgroup.", kind)
 	}
 	return nil, nil
 }
@@ -92,13 +94,13 @@ func (s *Server) taggable(x *exchange, kind string) []tagged {
 }
 
 // tagTargets returns the resources that a request names, all of which must exist.
-func (s *Server) tagTargets(x *exchange) ([]tagged, *refusal) {
-	kind, ids := x.params["ResourceType"], x.params.list("ResourceId")
+func (s *Server) tagTargets(x *exchange) ([]tagged, *wire.Refusal) {
+	kind, ids := x.Params["ResourceType"], x.Params.List("ResourceId")
 	if _, no := s.tagsOf(kind, ""); no != nil {
 		return nil, no
 	}
 	if len(ids) > maxTagTargets {
-		return nil, refuse(400, "NumberExceed.ResourceIds", "The ResourceIds parameter's number is exceed: at most %d.", maxTagTargets)
+		return nil, wire.Refuse(400, "NumberExceed.ResourceIds", "The ResourceIds parameter's number is exceed: at most %d.", maxTagTargets)
 	}
 	if len(ids) == 1 && kind == "disk" {
 		x.disk = ids[0]
@@ -107,7 +109,7 @@ func (s *Server) tagTargets(x *exchange) ([]tagged, *refusal) {
 	for _, id := range ids {
 		tags, _ := s.tagsOf(kind, id)
 		if tags == nil {
-			return nil, refuse(404, "InvalidResourceId.NotFound", "The specified ResourceId %q is not found.", id)
+			return nil, wire.Refuse(404, "InvalidResourceId.NotFound", "The specified ResourceId %q is not found.", id)
 		}
 		s.earlier.touch(id)
 		targets = append(targets, tagged{id, tags})
@@ -116,24 +118,22 @@ func (s *Server) tagTargets(x *exchange) ([]tagged, *refusal) {
 }
 
 // tagResources puts tags on resources: on all of them or on none.
-func (s *Server) tagResources(x *exchange) (object, *refusal) {
+func (s *Server) tagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	targets, no := s.tagTargets(x)
 	if no != nil {
 		return nil, no
 	}
-	if list, no := x.params.tags(); no == nil && len(list) > maxTags {
-		return nil, refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
+	if list, no := x.Params.Tags(); no == nil && len(list) > maxTags {
+		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
 	}
-	list, no := x.params.newTags()
+	tags, no := newTags(x)
 	if no != nil {
 		return nil, no
 	}
 	after := make([]map[string]string, len(targets))
 	for i, t := range targets {
 		after[i] = maps.Clone(t.tags.current)
-		for _, tag := range list {
-			after[i][tag.key] = tag.value
-		}
+		maps.Copy(after[i], tags)
 		if len(after[i]) > maxTags {
 			return nil, tooManyTags()
 		}
@@ -145,21 +145,21 @@ func (s *Server) tagResources(x *exchange) (object, *refusal) {
 }
 
 // untagResources takes tags off resources: those named, or All.
-func (s *Server) untagResources(x *exchange) (object, *refusal) {
+func (s *Server) untagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	targets, no := s.tagTargets(x)
 	if no != nil {
 		return nil, no
 	}
-	all, no := x.params.boolean("All", false)
+	all, no := x.Params.Boolean("All", false)
 	if no != nil {
 		return nil, no
 	}
-	keys := x.params.list("TagKey")
+	keys := x.Params.List("TagKey")
 	switch {
 	case len(keys) == 0 && !all:
-		return nil, missing("TagKey.N")
+		return nil, wire.Missing("TagKey.N")
 	case len(keys) > maxTags:
-		return nil, refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
+		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
 	}
 	for _, t := range targets {
 		after := maps.Clone(t.tags.current)
@@ -171,57 +171,57 @@ func (s *Server) untagResources(x *exchange) (object, *refusal) {
 
 // listTagResources lists the tags of resources, found by ID or by tag, at
 // most 50 tags a page.
-func (s *Server) listTagResources(x *exchange) (object, *refusal) {
+func (s *Server) listTagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	found, no := s.findTagged(x)
 	if no != nil {
 		return nil, no
 	}
-	page, no := s.readTokenPage(x, paging{fallback: 50, minResults: 50, maxResults: 50})
+	page, no := s.readTokenPage(x, wire.Paging{Fallback: 50, MinResults: 50, MaxResults: 50})
 	if no != nil {
 		return nil, no
 	}
 	type row struct {
 		place int
-		o     object
+		o     wire.Object
 	}
 	var rows []row
 	for _, t := range found {
 		for _, key := range slices.Sorted(maps.Keys(t.tags.current)) {
-			rows = append(rows, row{len(rows) + 1, object{
-				"ResourceType": x.params["ResourceType"], "ResourceId": t.id, "TagKey": key, "TagValue": t.tags.current[key],
+			rows = append(rows, row{len(rows) + 1, wire.Object{
+				"ResourceType": x.Params["ResourceType"], "ResourceId": t.id, "TagKey": key, "TagValue": t.tags.current[key],
 			}})
 		}
 	}
-	shown, reply := cut(page, rows, func(r row) int { return r.place })
-	reply["TagResources"] = wrapped("TagResource", each(shown, func(r row) object { return r.o }))
+	shown, reply := wire.Cut(page, rows, func(r row) int { return r.place })
+	reply["TagResources"] = wire.Wrapped("TagResource", wire.Each(shown, func(r row) wire.Object { return r.o }))
 	return reply, nil
 }
 
 // findTagged returns the resources that have one of the IDs, if any are
 // given, and all of the tags. IDs that don't exist are passed over.
-func (s *Server) findTagged(x *exchange) ([]tagged, *refusal) {
-	if _, no := s.tagsOf(x.params["ResourceType"], ""); no != nil {
+func (s *Server) findTagged(x *exchange) ([]tagged, *wire.Refusal) {
+	if _, no := s.tagsOf(x.Params["ResourceType"], ""); no != nil {
 		return nil, no
 	}
-	filters, no := x.params.tagFilters()
+	filters, no := x.Params.TagFilters()
 	if no != nil {
 		return nil, no
 	}
-	want, no := x.params.tags()
+	want, no := x.Params.Tags()
 	if no != nil {
 		return nil, no
 	}
-	ids := x.params.list("ResourceId")
+	ids := x.Params.List("ResourceId")
 	switch {
 	case len(ids) > maxTagTargets:
-		return nil, refuse(400, "NumberExceed.ResourceIds", "The ResourceIds parameter's number is exceed: at most %d.", maxTagTargets)
+		return nil, wire.Refuse(400, "NumberExceed.ResourceIds", "The ResourceIds parameter's number is exceed: at most %d.", maxTagTargets)
 	case len(want) > maxTags:
-		return nil, refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
+		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
 	case len(ids) == 0 && len(want) == 0 && len(filters) == 0:
-		return nil, missing("ResourceId.N")
+		return nil, wire.Missing("ResourceId.N")
 	}
-	return slices.DeleteFunc(s.taggable(x, x.params["ResourceType"]), func(t tagged) bool {
-		return len(ids) > 0 && !slices.Contains(ids, t.id) || !t.tags.matches(want, x.now, s.config.Latency.TagsVisible) ||
-			!t.tags.passes(filters, x.now, s.config.Latency.TagsVisible)
+	return slices.DeleteFunc(s.taggable(x, x.Params["ResourceType"]), func(t tagged) bool {
+		return len(ids) > 0 && !slices.Contains(ids, t.id) || !wire.HasTags(t.tags.searched(x.now, s.config.Latency.TagsVisible), want) ||
+			!wire.PassFilters(t.tags.searched(x.now, s.config.Latency.TagsVisible), filters)
 	}), nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // throttleWindow is the length of a window. ECS counts calls by the minute,
@@ -140,7 +141,7 @@ func (g *callLimits) limit(action string) int {
 }
 
 // pass counts a call, or refuses it.
-func (g *callLimits) pass(action string, now time.Time) *refusal {
+func (g *callLimits) pass(action string, now time.Time) *wire.Refusal {
 	limit := g.limit(action)
 	if limit == 0 {
 		return nil
@@ -152,7 +153,7 @@ func (g *callLimits) pass(action string, now time.Time) *refusal {
 	}
 	w.refused++
 	w.shut = g.StickyMinute
-	return refuse(400, g.Code, "%s", throttleText(g.Code))
+	return wire.Refuse(400, g.Code, "%s", throttleText(g.Code))
 }
 
 // at returns the count of an action in the window of this moment.
@@ -210,7 +211,7 @@ type ThrottleLevel struct {
 
 // levels lists the actions that were called since the limits were set.
 func (g *callLimits) levels(now time.Time) []ThrottleLevel {
-	return each(slices.Sorted(maps.Keys(g.by)), func(action string) ThrottleLevel {
+	return wire.Each(slices.Sorted(maps.Keys(g.by)), func(action string) ThrottleLevel {
 		w := g.at(action, now)
 		return ThrottleLevel{action, g.limit(action), w.used, w.refused, w.window.Add(throttleWindow)}
 	})

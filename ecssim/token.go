@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // mismatchCode refuses a request under the token of another one.
@@ -20,7 +22,7 @@ type tokens struct {
 	ages []tokenAge
 	// busy has until when the first request under a token has no reply.
 	busy    map[tokenKey]time.Time
-	refused map[tokenKey]*refusal // how a request under a token was refused
+	refused map[tokenKey]*wire.Refusal // how a request under a token was refused
 }
 
 // agesOfLife is how many ages a token's life is divided into.
@@ -43,17 +45,17 @@ type tokenUse struct {
 }
 
 func newTokens(life time.Duration) tokens {
-	return tokens{life: life, busy: map[tokenKey]time.Time{}, refused: map[tokenKey]*refusal{}}
+	return tokens{life: life, busy: map[tokenKey]time.Time{}, refused: map[tokenKey]*wire.Refusal{}}
 }
 
 // checkToken refuses a ClientToken that no request could use.
-func checkToken(token string) *refusal {
+func checkToken(token string) *wire.Refusal {
 	if len(token) > 64 {
-		return refuse(400, "InvalidParameter", "The specified parameter ClientToken is not valid: at most 64 characters.")
+		return wire.Refuse(400, "InvalidParameter", "The specified parameter ClientToken is not valid: at most 64 characters.")
 	}
 	for i := range len(token) {
 		if token[i] < ' ' || token[i] > '~' {
-			return refuse(400, "InvalidParameter", "The specified parameter ClientToken is not valid: ASCII characters only.")
+			return wire.Refuse(400, "InvalidParameter", "The specified parameter ClientToken is not valid: ASCII characters only.")
 		}
 	}
 	return nil
@@ -63,8 +65,8 @@ func checkToken(token string) *refusal {
 // before, whether or not that still exists, or how it was refused; or the
 // refusal of a request that is not the same, or that came before the first one
 // was answered.
-func (t *tokens) replay(x *exchange) (string, *refusal) {
-	if x.params["ClientToken"] == "" {
+func (t *tokens) replay(x *exchange) (string, *wire.Refusal) {
+	if x.Params["ClientToken"] == "" {
 		return "", nil
 	}
 	t.expire(x.now)
@@ -74,9 +76,9 @@ func (t *tokens) replay(x *exchange) (string, *refusal) {
 	case !found:
 		return "", nil
 	case use.canonical != x.canonicalHash():
-		return "", refuse(400, mismatchCode, "The request uses the same client token as a previous, but non-identical request. Do not reuse a client token with different requests, unless the requests are identical.")
+		return "", wire.Refuse(400, mismatchCode, "The request uses the same client token as a previous, but non-identical request. Do not reuse a client token with different requests, unless the requests are identical.")
 	case x.now.Before(t.busy[key]):
-		return "", refuse(403, "LastTokenProcessing", "The last token request is processing.")
+		return "", wire.Refuse(403, "LastTokenProcessing", "The last token request is processing.")
 	case t.refused[key] != nil:
 		again := *t.refused[key]
 		return "", &again
@@ -101,8 +103,8 @@ func (t *tokens) find(key tokenKey, now time.Time) (tokenUse, bool) {
 
 // bind ties the token of a request to what was made, or to how it was refused
 // if failedToo says so.
-func (t *tokens) bind(x *exchange, result string, refused *refusal, failedToo bool) {
-	if x.params["ClientToken"] == "" || refused != nil && (!failedToo || refused.passes()) {
+func (t *tokens) bind(x *exchange, result string, refused *wire.Refusal, failedToo bool) {
+	if x.Params["ClientToken"] == "" || refused != nil && (!failedToo || passing(refused)) {
 		return
 	}
 	key := x.tokenKey()
@@ -139,15 +141,15 @@ func (t *tokens) expire(now time.Time) {
 	}
 }
 
-// passes says whether a refusal speaks of a state that ends by itself, so that
+// passing says whether a refusal speaks of a state that ends by itself, so that
 // the same request may be tried later.
-func (no *refusal) passes() bool {
-	switch no.code {
+func passing(no *wire.Refusal) bool {
+	switch no.Code {
 	case "IncorrectDiskStatus", "IncorrectDiskStatus.Initializing", "IncorrectDiskStatus.CreatingSnapshot", "IncorrectDiskStatus.TooManyCreatingSnapshots",
 		"InvalidSnapshotId.NotReady", "LastOrderProcessing", "InvalidStatus.Upgrading", "IncorrectInstanceStatus", "DiskCreatingSnapshot":
 		return true
 	}
-	return no.status >= 500
+	return no.Status >= 500
 }
 
 // settleToken notes until when the token of a request is busy.
@@ -161,11 +163,11 @@ func (s *Server) settleToken(x *exchange) {
 }
 
 func (x *exchange) tokenKey() tokenKey {
-	sum := sha256.Sum256([]byte(x.action.name + " " + x.params["ClientToken"]))
+	sum := sha256.Sum256([]byte(x.action.name + " " + x.Params["ClientToken"]))
 	return tokenKey(sum[:16])
 }
 
 func (x *exchange) canonicalHash() [8]byte {
-	sum := sha256.Sum256([]byte(x.canonical("ClientToken")))
+	sum := sha256.Sum256([]byte(x.Params.Canonical("ClientToken")))
 	return [8]byte(sum[:8])
 }

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // useOf is a request under a token, for the tokens alone.
 func useOf(token string, now time.Time) *exchange {
-	return &exchange{action: actions["CreateDisk"], now: now, params: parameters{"ClientToken": token, "Size": "20"}}
+	return &exchange{action: actions["CreateDisk"], now: now, Input: wire.Input{Params: wire.Parameters{"ClientToken": token, "Size": "20"}}}
 }
 
 func TestTokensGoWhenTheyExpire(t *testing.T) {
@@ -21,7 +23,7 @@ func TestTokensGoWhenTheyExpire(t *testing.T) {
 		if i%2 == 0 {
 			tokens.bind(x, "d-bp100000000000000001", nil, false)
 		} else {
-			tokens.bind(x, "", refuse(400, "InvalidParameter", "no"), true)
+			tokens.bind(x, "", wire.Refuse(400, "InvalidParameter", "no"), true)
 		}
 	}
 	end := start.Add(990 * time.Minute)
@@ -40,7 +42,7 @@ func TestTokensGoWhenTheyExpire(t *testing.T) {
 			t.Errorf("token %s: %q %v, want found %v", tt.token, id, no, tt.found)
 		}
 	}
-	if _, no := tokens.replay(useOf("99", end)); no == nil || no.code != "InvalidParameter" {
+	if _, no := tokens.replay(useOf("99", end)); no == nil || no.Code != "InvalidParameter" {
 		t.Errorf("token 99: %v, want the refusal", no)
 	}
 	tokens.expire(end.Add(life + life/agesOfLife))
@@ -54,7 +56,7 @@ func TestTokenBoundAgainKeepsItsRefusal(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tokens := newTokens(life)
 	tokens.bind(useOf("a", start), "d-bp100000000000000001", nil, false)
-	tokens.bind(useOf("a", start.Add(life)), "", refuse(400, "InvalidParameter", "no"), true)
+	tokens.bind(useOf("a", start.Add(life)), "", wire.Refuse(400, "InvalidParameter", "no"), true)
 	if _, no := tokens.replay(useOf("a", start.Add(life+life/agesOfLife))); no == nil {
 		t.Error("the refusal went with the older age")
 	}

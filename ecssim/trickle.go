@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // trickle returns a body that comes bit by bit.
-func (s *Server) trickle(ctx context.Context, r reply) *trickle {
-	return &trickle{ctx: ctx, clock: s.clock, body: r.body, start: s.clock.now(), over: r.over}
+func (s *Server) trickle(ctx context.Context, r wire.Reply) *trickle {
+	return &trickle{ctx: ctx, clock: s.clock, body: r.Body, start: s.clock.now(), over: r.Over}
 }
 
 // trickle is a body that comes in equal pieces, the last of them at the end

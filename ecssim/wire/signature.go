@@ -1,4 +1,4 @@
-package ecssim
+package wire
 
 import (
 	"crypto/hmac"
@@ -26,58 +26,46 @@ type signed struct {
 	sign      func(toSign, secret string) string
 }
 
-// authenticate finds out who sent a request, and checks that unless the
-// simulator has neither access keys nor roles.
-func (s *Server) authenticate(m message, x *exchange) *refusal {
-	if x.action.unsigned {
-		return nil
+// Authenticate finds out who sent a request, and when by its sender's clock. It
+// checks that unless the keyring is not to.
+func (k *Keyring) Authenticate(m Message, p Parameters) (key *AccessKey, stamp string, no *Refusal) {
+	if !k.Checked {
+		return &AccessKey{ID: ClaimedKey(m, p)}, "", nil
 	}
 	read := readRPC
 	if isACS3(m) {
 		read = readACS3
 	}
-	if !s.keys.checked {
-		x.caller = &accessKey{id: claimedKey(m, x.all)}
-		return nil
-	}
-	claim, no := read(m, x.all)
+	claim, no := read(m, p)
 	if no != nil {
-		return no
+		return nil, "", no
 	}
-	x.stamp = claim.stamp
-	key, no := s.verify(claim)
-	if no != nil {
-		return no
-	}
-	x.caller = key
-	return nil
+	key, no = k.verify(claim)
+	return key, claim.stamp, no
 }
 
 // verify checks a claim. The time is that of package time alone, for whoever
 // sends requests does not know of Advance.
-func (s *Server) verify(claim signed) (*accessKey, *refusal) {
+func (k *Keyring) verify(claim signed) (*AccessKey, *Refusal) {
 	now := time.Now()
-	key, no := s.keys.find(claim.keyID, claim.token, now)
+	key, no := k.find(claim.keyID, claim.token, now)
 	if no != nil {
-		if no.status == 404 && s.config.Doubts.UnknownKeyIs400 {
-			no.status = 400
-		}
 		return nil, no
 	}
-	if no := checkTimestamp(claim.stamp, now); no != nil {
+	if no := CheckTimestamp(claim.stamp, now); no != nil {
 		return nil, no
 	}
-	if !hmac.Equal([]byte(claim.sign(claim.toSign, key.secret)), []byte(claim.signature)) {
-		return nil, refuse(400, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:%s", claim.toSign)
+	if !hmac.Equal([]byte(claim.sign(claim.toSign, key.Secret)), []byte(claim.signature)) {
+		return nil, Refuse(400, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:%s", claim.toSign)
 	}
-	if !s.nonces.use(claim.keyID+" "+claim.nonce, now) {
-		return nil, refuse(400, "SignatureNonceUsed", "The request signature nonce has been used.")
+	if !k.nonces.use(claim.keyID+" "+claim.nonce, now) {
+		return nil, Refuse(400, "SignatureNonceUsed", "The request signature nonce has been used.")
 	}
 	return key, nil
 }
 
-// claimedKey is the ID of the key that a request names, whether or not it has it.
-func claimedKey(m message, p parameters) string {
+// ClaimedKey is the ID of the key that a request names, whether or not it has it.
+func ClaimedKey(m Message, p Parameters) string {
 	if isACS3(m) {
 		claim, _ := readACS3(m, p)
 		return claim.keyID
@@ -85,40 +73,40 @@ func claimedKey(m message, p parameters) string {
 	return p["AccessKeyId"]
 }
 
-// checkTimestamp refuses a request whose time is off.
-func checkTimestamp(stamp string, now time.Time) *refusal {
+// CheckTimestamp refuses a request whose time is off.
+func CheckTimestamp(stamp string, now time.Time) *Refusal {
 	sent, err := time.Parse("2006-01-02T15:04:05Z", stamp)
 	if err != nil {
-		return refuse(400, "InvalidTimeStamp.Format", "Specified time stamp or date value is not well formatted: %q must be UTC in the form 2006-01-02T15:04:05Z.", stamp)
+		return Refuse(400, "InvalidTimeStamp.Format", "Specified time stamp or date value is not well formatted: %q must be UTC in the form 2006-01-02T15:04:05Z.", stamp)
 	}
 	if d := now.Sub(sent); d > signatureWindow || d < -signatureWindow {
-		return refuse(400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired: it is %s off the server's clock.", d.Round(time.Second))
+		return Refuse(400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired: it is %s off the server's clock.", d.Round(time.Second))
 	}
 	return nil
 }
 
 // readRPC reads the signature of version 1.0, which is among the parameters.
-func readRPC(m message, p parameters) (signed, *refusal) {
+func readRPC(m Message, p Parameters) (signed, *Refusal) {
 	for _, name := range []string{"AccessKeyId", "Signature", "SignatureMethod", "SignatureVersion", "SignatureNonce", "Timestamp"} {
 		if p[name] == "" {
-			return signed{}, missing(name)
+			return signed{}, Missing(name)
 		}
 	}
 	if p["SignatureMethod"] != "HMAC-SHA1" {
-		return signed{}, refuse(400, "InvalidSignatureMethod", "Specified signature method is not valid: HMAC-SHA1, or %s in headers, is spoken here.", acs3)
+		return signed{}, Refuse(400, "InvalidSignatureMethod", "Specified signature method is not valid: HMAC-SHA1, or %s in headers, is spoken here.", acs3)
 	}
 	if p["SignatureVersion"] != "1.0" {
-		return signed{}, refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignatureVersion must be 1.0.")
+		return signed{}, Refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignatureVersion must be 1.0.")
 	}
 	return signed{
 		keyID: p["AccessKeyId"], token: p["SecurityToken"], stamp: p["Timestamp"], nonce: p["SignatureNonce"],
-		toSign: stringToSign(m.method, p), signature: p["Signature"], sign: sign,
+		toSign: stringToSign(m.Method, p), signature: p["Signature"], sign: sign,
 	}, nil
 }
 
 // stringToSign is what version 1.0 of the signature signs: the method, the
 // path and all parameters but the signature, sorted.
-func stringToSign(method string, p parameters) string {
+func stringToSign(method string, p Parameters) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		if name != "Signature" {

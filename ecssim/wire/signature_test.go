@@ -1,10 +1,13 @@
-package ecssim
+package wire
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // The vector is the one that the documentation of the signature publishes.
 func TestSignatureOfThePublishedExample(t *testing.T) {
-	p := parameters{
+	p := Parameters{
 		"Timestamp": "2016-02-23T12:46:24Z", "Format": "XML", "AccessKeyId": "testid", "Action": "DescribeRegions",
 		"SignatureMethod": "HMAC-SHA1", "SignatureNonce": "3ee8c1b8-83d3-44af-a94f-4e0ad82fd6cf",
 		"Version": "2014-05-26", "SignatureVersion": "1.0",
@@ -26,10 +29,10 @@ func TestPercentEncodeFollowsRFC3986(t *testing.T) {
 
 // acs3Example is the example that the documentation of signatures in headers
 // publishes.
-func acs3Example() message {
-	return message{
-		method: "POST", path: "/", query: "RegionId=cn-shanghai&ImageId=win2019_1809_x64_dtc_zh-cn_40G_alibase_20230811.vhd",
-		header: map[string]string{
+func acs3Example() Message {
+	return Message{
+		Method: "POST", Path: "/", query: "RegionId=cn-shanghai&ImageId=win2019_1809_x64_dtc_zh-cn_40G_alibase_20230811.vhd",
+		Header: map[string]string{
 			"host": "ecs.cn-shanghai.aliyuncs.com", "x-acs-action": "RunInstances", "x-acs-version": "2014-05-26",
 			"x-acs-content-sha256":  "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 			"x-acs-date":            "2023-10-26T10:22:32Z",
@@ -62,18 +65,18 @@ func TestSignatureInHeadersOfThePublishedExample(t *testing.T) {
 // spaces written as +, the other in a form.
 func TestSignatureInHeadersOfRecordedRequests(t *testing.T) {
 	const names = "host;x-acs-action;x-acs-content-sha256;x-acs-credentials-provider;x-acs-date;x-acs-signature-nonce;x-acs-version"
-	recorded := func(action, query, body, nonce, names, signature string) message {
-		m := message{method: "POST", path: "/", query: query, body: body, header: map[string]string{
+	recorded := func(action, query, body, nonce, names, signature string) Message {
+		m := Message{Method: "POST", Path: "/", query: query, body: body, Header: map[string]string{
 			"host": "127.0.0.1:18082", "x-acs-action": action, "x-acs-version": "2014-05-26",
-			"x-acs-content-sha256": hexHash(body), "x-acs-credentials-provider": "static_ak", "x-acs-date": "2026-11-21T03:28:08Z", "x-acs-signature-nonce": nonce,
+			"x-acs-content-sha256": HexHash(body), "x-acs-credentials-provider": "static_ak", "x-acs-date": "2026-11-21T03:28:08Z", "x-acs-signature-nonce": nonce,
 			"authorization": "ACS3-HMAC-SHA256 Credential=LTAIexample,SignedHeaders=" + names + ",Signature=" + signature,
 		}}
 		if body != "" {
-			m.header["content-type"] = "application/x-www-form-urlencoded"
+			m.Header["content-type"] = "application/x-www-form-urlencoded"
 		}
 		return m
 	}
-	for name, m := range map[string]message{
+	for name, m := range map[string]Message{
 		"query": recorded("CreateDisk", "DiskCategory=cloud_essd&RegionId=cn-hangzhou&Size=20&Tag.1.Key=a+b%2A~&Tag.1.Value=x%2Fy%2Bz+%C3%A9&ZoneId=cn-hangzhou-h", "",
 			"2a1d4a351b694332cd7688b5dc722c51", names, "bac579d5360297391324296341ed04a4381836430bce0853ec16c1945e76ee73"),
 		"form": recorded("TagResources", "RegionId=cn-hangzhou", "ResourceId.1=d-bp10tou1mv0000000001&ResourceType=disk&Tag.1.Key=form&Tag.1.Value=in+the+body",
@@ -93,5 +96,16 @@ func TestSignatureInHeadersOfRecordedRequests(t *testing.T) {
 func TestCanonicalQueryIsSortedByNames(t *testing.T) {
 	if got, want := canonicalQuery("A.10=x&A.1=z&A.1=y+*&A.2="), "A.1=y%20%2A&A.1=z&A.10=x&A.2="; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestNoncesAreForgottenWithTheirTimestamps(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	n := newNonces()
+	if !n.use("a", now) || n.use("a", now.Add(2*signatureWindow)) {
+		t.Error("a nonce must be taken once while a timestamp of its time could be")
+	}
+	if !n.use("b", now.Add(noncesKept+nonceAgeSpan+time.Second)) || len(n.ages) != 1 || len(n.ages[0].used) != 1 {
+		t.Errorf("old nonces must go: %v", n.ages)
 	}
 }

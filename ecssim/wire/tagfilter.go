@@ -1,28 +1,27 @@
-package ecssim
+package wire
 
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // maxTagFilters is how many TagFilter.N a request may have.
 const maxTagFilters = 5
 
-// tagFilter finds resources that have a key with one of some values; without
+// TagFilter finds resources that have a key with one of some values; without
 // values, with any. A value may have asterisks, which stand for anything.
-type tagFilter struct {
+type TagFilter struct {
 	key    string
 	values []string
 }
 
-// tagFilters reads TagFilter.N.TagKey and TagFilter.N.TagValues.M.
-func (p parameters) tagFilters() ([]tagFilter, *refusal) {
-	byNumber := map[int]*tagFilter{}
+// TagFilters reads TagFilter.N.TagKey and TagFilter.N.TagValues.M.
+func (p Parameters) TagFilters() ([]TagFilter, *Refusal) {
+	byNumber := map[int]*TagFilter{}
 	var order []int
 	for _, v := range p.numberedNames("TagFilter") {
 		if byNumber[v.n] == nil {
-			byNumber[v.n] = &tagFilter{}
+			byNumber[v.n] = &TagFilter{}
 			order = append(order, v.n)
 		}
 		f := byNumber[v.n]
@@ -33,36 +32,31 @@ func (p parameters) tagFilters() ([]tagFilter, *refusal) {
 		}
 	}
 	if len(order) > maxTagFilters {
-		return nil, refuse(400, "NumberExceed.Tags", "The TagFilter parameter's number is exceed: at most %d.", maxTagFilters)
+		return nil, Refuse(400, "NumberExceed.Tags", "The TagFilter parameter's number is exceed: at most %d.", maxTagFilters)
 	}
-	var filters []tagFilter
+	var filters []TagFilter
 	for _, n := range order {
 		if byNumber[n].key == "" {
-			return nil, refuse(400, "InvalidTagKey.Malformed", "The specified TagFilter.%d.TagKey is not valid: a key is missing.", n)
+			return nil, Refuse(400, "InvalidTagKey.Malformed", "The specified TagFilter.%d.TagKey is not valid: a key is missing.", n)
 		}
 		filters = append(filters, *byNumber[n])
 	}
 	return filters, nil
 }
 
-// passes tells whether a search by filters finds the resource, lag after a
-// change of its tags.
-func (s *tagSet) passes(filters []tagFilter, now time.Time, lag time.Duration) bool {
-	tags := s.current
-	if now.Before(s.changed.Add(lag)) {
-		tags = s.previous
-	}
+// PassFilters tells whether tags pass all filters.
+func PassFilters(tags map[string]string, filters []TagFilter) bool {
 	for _, f := range filters {
 		value, ok := tags[f.key]
-		if !ok || len(f.values) > 0 && !slices.ContainsFunc(f.values, func(pattern string) bool { return like(value, pattern) }) {
+		if !ok || len(f.values) > 0 && !slices.ContainsFunc(f.values, func(pattern string) bool { return Like(value, pattern) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// like tells whether a text fits a pattern, whose asterisks stand for anything.
-func like(text, pattern string) bool {
+// Like tells whether a text fits a pattern, whose asterisks stand for anything.
+func Like(text, pattern string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
 		return text == pattern

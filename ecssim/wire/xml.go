@@ -1,4 +1,4 @@
-package ecssim
+package wire
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func encodeXML(root string, object []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(object))
 	d.UseNumber() // digits stay as they are
 	if err := d.Decode(&fields); err != nil {
-		panic("ecssim: a reply that is no JSON: " + err.Error()) // encodeJSON made it
+		panic("wire: a reply that is no JSON: " + err.Error()) // EncodeJSON made it
 	}
 	text := bytes.NewBufferString("<?xml version='1.0' encoding='UTF-8'?>")
 	writeElement(text, root, fields)

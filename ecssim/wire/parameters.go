@@ -1,4 +1,4 @@
-package ecssim
+package wire
 
 import (
 	"encoding/json"
@@ -8,10 +8,11 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// parameters are those of one request, by name.
-type parameters map[string]string
+// Parameters are those of one request, by name.
+type Parameters map[string]string
 
 // emptyCounts tells whether an empty value of a parameter is a value. These
 // are the rules for a parameter that is sent empty, such as PerformanceLevel=:
@@ -25,7 +26,7 @@ type parameters map[string]string
 //     No public source says what ECS does with an empty integer or boolean;
 //     users of the Go SDK v1, which does not send those, see this.
 func emptyCounts(name string) bool {
-	switch numbered(name) {
+	switch Numbered(name) {
 	case "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "TagFilter.N.TagKey", "TagFilter.N.TagValues.N":
 		return true
 	}
@@ -34,45 +35,45 @@ func emptyCounts(name string) bool {
 
 // merge adds the parameters of a query or a form. A name that is there twice
 // with different values is refused, for ECS does not say which one it takes.
-func (p parameters) merge(raw string) *refusal {
+func (p Parameters) merge(raw string) *Refusal {
 	values, err := url.ParseQuery(raw)
 	for name, v := range values {
 		p[name] = v[0]
 	}
 	if err != nil {
-		return refuse(400, "InvalidParameter", "The parameters can't be read: %v.", err)
+		return Refuse(400, "InvalidParameter", "The parameters can't be read: %v.", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if v := values[name]; slices.ContainsFunc(v, func(other string) bool { return other != v[0] }) {
-			return refuse(400, "InvalidParameter", "The parameter %s is sent %d times with different values: once is allowed.", name, len(v))
+			return Refuse(400, "InvalidParameter", "The parameter %s is sent %d times with different values: once is allowed.", name, len(v))
 		}
 	}
 	return nil
 }
 
-// integer returns a parameter as a number, or fallback if it is absent.
-func (p parameters) integer(name string, fallback int) (int, *refusal) {
+// Integer returns a parameter as a number, or fallback if it is absent.
+func (p Parameters) Integer(name string, fallback int) (int, *Refusal) {
 	v := p[name]
 	if v == "" {
 		return fallback, nil
 	}
-	n, err := readNumber(v)
+	n, err := ReadNumber(v)
 	if err != nil {
-		return 0, refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be an integer.", name, v)
+		return 0, Refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be an integer.", name, v)
 	}
 	return n, nil
 }
 
-// readNumber reads digits, with a minus before them or not.
-func readNumber(text string) (int, error) {
+// ReadNumber reads digits, with a minus before them or not.
+func ReadNumber(text string) (int, error) {
 	if strings.HasPrefix(text, "+") {
 		return 0, strconv.ErrSyntax
 	}
 	return strconv.Atoi(text)
 }
 
-// boolean returns a parameter as a truth value, or fallback if it is absent.
-func (p parameters) boolean(name string, fallback bool) (bool, *refusal) {
+// Boolean returns a parameter as a truth value, or fallback if it is absent.
+func (p Parameters) Boolean(name string, fallback bool) (bool, *Refusal) {
 	switch strings.ToLower(p[name]) {
 	case "":
 		return fallback, nil
@@ -81,7 +82,7 @@ func (p parameters) boolean(name string, fallback bool) (bool, *refusal) {
 	case "false":
 		return false, nil
 	}
-	return false, refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be true or false.", name, p[name])
+	return false, Refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be true or false.", name, p[name])
 }
 
 // numberedName is a parameter of the form Prefix.N or Prefix.N.Field.
@@ -92,7 +93,7 @@ type numberedName struct {
 }
 
 // numberedNames returns the parameters Prefix.N and Prefix.N.Field, by N.
-func (p parameters) numberedNames(prefix string) []numberedName {
+func (p Parameters) numberedNames(prefix string) []numberedName {
 	var out []numberedName
 	for name, value := range p {
 		rest, ok := strings.CutPrefix(name, prefix+".")
@@ -110,8 +111,8 @@ func (p parameters) numberedNames(prefix string) []numberedName {
 	return out
 }
 
-// list returns the values of Prefix.1, Prefix.2 and so on.
-func (p parameters) list(prefix string) []string {
+// List returns the values of Prefix.1, Prefix.2 and so on.
+func (p Parameters) List(prefix string) []string {
 	var out []string
 	for _, v := range p.numberedNames(prefix) {
 		if v.field == "" {
@@ -121,13 +122,14 @@ func (p parameters) list(prefix string) []string {
 	return out
 }
 
-func (p parameters) hasList(prefix string) bool { return len(p.numberedNames(prefix)) > 0 }
+// HasList tells whether there is a Prefix.N.
+func (p Parameters) HasList(prefix string) bool { return len(p.numberedNames(prefix)) > 0 }
 
-// jsonList returns the strings of a parameter that is a JSON array, and
+// JSONList returns the strings of a parameter that is a JSON array, and
 // whether it was there: an empty array selects nothing, none at all selects
 // everything. More than 100 strings are refused with tooMany, anything but an
 // array of strings with malformed.
-func (p parameters) jsonList(name string, tooMany, malformed func() *refusal) ([]string, bool, *refusal) {
+func (p Parameters) JSONList(name string, tooMany, malformed func() *Refusal) ([]string, bool, *Refusal) {
 	v := p[name]
 	if v == "" {
 		return nil, false, nil
@@ -148,8 +150,8 @@ func index(text string) (int, bool) {
 	return n, err == nil && n > 0 && text == strconv.Itoa(n)
 }
 
-// numbered puts N in place of the numbers from 1 on in a parameter's name.
-func numbered(name string) string {
+// Numbered puts N in place of the numbers from 1 on in a parameter's name.
+func Numbered(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
 		if _, ok := index(part); ok && i > 0 {
@@ -159,7 +161,35 @@ func numbered(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// oneOf tells whether a parameter is absent or one of the allowed values.
-func (p parameters) oneOf(name string, allowed ...string) bool {
+// OneOf tells whether a parameter is absent or one of the allowed values.
+func (p Parameters) OneOf(name string, allowed ...string) bool {
 	return p[name] == "" || slices.Contains(allowed, p[name])
+}
+
+// Canonical returns the parameters but the named one in one string, equal for
+// equal parameters alone.
+func (p Parameters) Canonical(except string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		if name != except {
+			b.WriteString(percentEncode(name) + "=" + percentEncode(p[name]) + "&")
+		}
+	}
+	return b.String()
+}
+
+// Between reads two times that bound others; absent ones are zero.
+func (p Parameters) Between(first, last string) (from, to time.Time, no *Refusal) {
+	for name, t := range map[string]*time.Time{first: &from, last: &to} {
+		if p[name] == "" {
+			continue
+		}
+		var err error
+		if *t, err = time.Parse(MinuteTime, p[name]); err != nil {
+			if *t, err = time.Parse(SecondTime, p[name]); err != nil {
+				return from, to, Refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", name, p[name])
+			}
+		}
+	}
+	return from, to, nil
 }

@@ -1,4 +1,4 @@
-package ecssim
+package wire
 
 import (
 	"maps"
@@ -43,14 +43,14 @@ func splitStatus(text string) (string, int) {
 	code, digits, _ := strings.Cut(text, "=")
 	status, err := strconv.Atoi(digits)
 	if err != nil {
-		panic("ecssim: " + text + " is not code=status")
+		panic("wire: " + text + " is not code=status")
 	}
 	return code, status
 }
 
-// statusOf returns the HTTP status that a code of an action has, or fallback
+// StatusOf returns the HTTP status that a code of an action has, or fallback
 // if no table has the code.
-func statusOf(action, code string, fallback int) int {
+func StatusOf(action, code string, fallback int) int {
 	for _, c := range Codes(action) {
 		if c.Code == code {
 			return c.Status
