@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/wire"
@@ -70,3 +71,14 @@ var ownerParameters = []string{"RegionId", "OwnerId", "OwnerAccount", "ResourceO
 func (a action) takes(name string) bool {
 	return slices.Contains(a.required, name) || slices.Contains(a.optional, name) || slices.Contains(ownerParameters, name)
 }
+
+// ActionNames returns the names of all operations, sorted.
+func ActionNames() []string { return slices.Sorted(maps.Keys(actions)) }
+
+// namesOf returns the names of the operations that are such, sorted.
+func namesOf(such func(action) bool) []string {
+	return slices.DeleteFunc(ActionNames(), func(name string) bool { return !such(actions[name]) })
+}
+
+// signedActions are those that somebody signs.
+func signedActions() []string { return namesOf(func(a action) bool { return !a.unsigned }) }

@@ -90,7 +90,7 @@ func (s *Server) findAttach(x *exchange, o *attachOrder) (no *wire.Refusal) {
 
 // checkInstance refuses an instance that is in no state to take a disk.
 func (s *Server) checkInstance(x *exchange, o *attachOrder) *wire.Refusal {
-	if x.now.Before(o.instance.started.Add(s.config.Latency.InstanceReady)) {
+	if x.now.Before(o.instance.started.Add(s.timing.InstanceReady)) {
 		return wire.Refuse(400, "IncorrectInstanceStatus", "The current status of instance %s does not support this operation.", o.instance.ID)
 	}
 	return o.instance.checkState(400)
@@ -200,13 +200,13 @@ func (s *Server) startAttach(x *exchange, o attachOrder) {
 		a.device = o.instance.freeDevice()
 	}
 	reply := s.repliesAt(x)
-	if lag := s.config.Latency.AttachShown; lag > 0 {
-		a.shownAt = reply.Add(s.vary(lag))
+	if lag := s.timing.AttachShown; lag > 0 {
+		a.shownAt = reply.Add(s.timing.Vary(lag))
 	}
 	o.disk.deleteWithInstance, o.disk.home = o.deleteWithInstance, o.instance.ID
 	s.addAttachment(a)
 	s.plan(x, transition{
-		at: reply.Add(s.vary(s.config.Latency.Attach)), disk: o.disk.id,
+		at: reply.Add(s.timing.Vary(s.timing.Attach)), disk: o.disk.id,
 		valid: func() bool { return a.live() && a.phase == diskAttaching },
 		done:  func(t transition) { s.finishAttach(a, t) },
 		fail:  func(t transition) { s.removeAttachment(a, t.at, t.cause) },
@@ -215,7 +215,7 @@ func (s *Server) startAttach(x *exchange, o attachOrder) {
 
 // finishAttach makes the disk In_use. The guest sees it a little later.
 func (s *Server) finishAttach(a *attachment, t transition) {
-	a.deviceAt, a.guestSize = t.at.Add(s.vary(s.config.Latency.DeviceVisible)), a.disk.size
+	a.deviceAt, a.guestSize = t.at.Add(s.timing.Vary(s.timing.DeviceVisible)), a.disk.size
 	s.queue.add(a.deviceAt, func() { s.earlier.touch(a.disk.id) })
 	s.turn(a, diskInUse, t.at, t.cause)
 }

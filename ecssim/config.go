@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // Config is what a Server is made from. Region and Zones are mandatory.
@@ -42,7 +43,7 @@ type Config struct {
 	// checked even if there are no AccessKeys.
 	Roles []Role
 	// Denials are the permissions that callers lack.
-	Denials []Denial
+	Denials []faults.Denial
 	// InstanceKeyLife is how long the keys live that the metadata service gives
 	// an instance for its role; default 6 h.
 	InstanceKeyLife time.Duration
@@ -56,11 +57,11 @@ type Config struct {
 	// server is there when the caller hears of it.
 	BeforeReply func()
 
-	Latency  Latency
+	Latency  faults.Latency
 	Queues   Queues // of each instance; the zero value is Serial
 	Doubts   Doubts
 	Limits   Limits
-	Throttle Throttle
+	Throttle faults.Throttle
 	Quotas   Quotas
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
@@ -91,8 +92,8 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkTypes, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check,
-		c.checkDoubts, c.Limits.check, c.Throttle.check, c.Quotas.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkTypes, c.checkInstances, c.checkKeys, func() error { return c.Latency.Check(ActionNames()) }, c.Queues.check,
+		c.checkDoubts, c.Limits.check, func() error { return c.Throttle.Check(ActionNames()) }, c.Quotas.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}
@@ -178,10 +179,7 @@ func (c Config) checkKeys() error {
 	if c.InstanceKeyLife < 0 {
 		return config.Invalid("InstanceKeyLife", c.InstanceKeyLife.String(), "a duration above zero, or zero for 6h")
 	}
-	if err := c.checkRoles(); err != nil {
-		return err
-	}
-	return c.checkDenials()
+	return c.checkRoles()
 }
 
 func (c Config) checkLimits() error {

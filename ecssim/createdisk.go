@@ -68,7 +68,7 @@ func (s *Server) makeDisk(x *exchange) (string, *wire.Refusal) {
 	s.disks.add(d)
 	s.note(d, x.now, x.cause())
 	s.plan(x, transition{
-		at: x.now.Add(s.vary(s.config.Latency.Available)), disk: d.id,
+		at: x.now.Add(s.timing.Vary(s.timing.Available)), disk: d.id,
 		valid: func() bool { return s.disks.byID[d.id] == d },
 		done:  func(t transition) { d.creating = false; s.note(d, t.at, t.cause) },
 		fail:  func(transition) { s.disks.remove(d); s.ledger.stats.diskGone(d.id) },

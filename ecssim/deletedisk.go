@@ -52,9 +52,9 @@ func (s *Server) findDisk(id string) (*disk, *wire.Refusal) {
 // checkSettled refuses a disk that was made so shortly ago that nothing can
 // be done to it, Available as it may look.
 func (s *Server) checkSettled(x *exchange, d *disk) *wire.Refusal {
-	span := s.config.Latency.Initializing
+	span := s.timing.Initializing
 	if d.source != nil {
-		span = max(span, s.config.Latency.FromSnapshot)
+		span = max(span, s.timing.FromSnapshot)
 	}
 	if x.now.Before(d.created.Add(span)) {
 		return wire.Refuse(403, "IncorrectDiskStatus.Initializing", "The specified disk %s is initializing.", d.id)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -47,7 +48,7 @@ func (s *Server) describeDisks(x *exchange) (wire.Object, *wire.Refusal) {
 		return nil, orDryRun(no)
 	}
 	shown, reply := s.pageOfDisks(x, page, candidates, filters)
-	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
+	x.extra = time.Duration(len(shown)) * s.timing.PerDisk
 	reply["Disks"] = wire.Wrapped("Disk", wire.Each(shown, func(d *disk) wire.Object { return s.renderDisk(d, x) }))
 	return reply, nil
 }
@@ -56,9 +57,9 @@ func (s *Server) describeDisks(x *exchange) (wire.Object, *wire.Refusal) {
 // waits meanwhile: without filters, those of other pages are not looked at.
 func (s *Server) pageOfDisks(x *exchange, pg wire.Page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, wire.Object) {
 	key := func(d *disk) int { return -d.seq }
-	if x.Params["DiskIds"] == "" && len(filters) == 0 && !x.stale && x.fault.Do != FaultHidden {
+	if x.Params["DiskIds"] == "" && len(filters) == 0 && !x.stale && x.fault.Do != faults.Hidden {
 		all := s.disks.order
-		hidden := x.now.Add(-s.config.Latency.Visible) // what was created later is
+		hidden := x.now.Add(-s.timing.Visible) // what was created later is
 		n := sort.Search(len(all), func(i int) bool { return all[i].created.After(hidden) })
 		return wire.CutAt(pg, n, func(i int) *disk { return all[n-1-i] }, key)
 	}
@@ -72,7 +73,7 @@ func (s *Server) pageOfDisks(x *exchange, pg wire.Page, candidates iter.Seq[*dis
 // visible yields the candidates that a read may show and that pass every
 // filter, up to a limit.
 func (s *Server) visible(x *exchange, candidates iter.Seq[*disk], filters []diskFilter, limit int) iter.Seq[*disk] {
-	latest := x.now.Add(-s.config.Latency.Visible) // of the creation
+	latest := x.now.Add(-s.timing.Visible) // of the creation
 	return func(yield func(*disk) bool) {
 		n := 0
 		for d := range candidates {
@@ -187,7 +188,7 @@ func (s *Server) filterTags(x *exchange) (diskFilter, *wire.Refusal) {
 	if len(want) > maxTags {
 		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
 	}
-	return func(d *disk) bool { return wire.HasTags(d.tags.searched(x.now, s.config.Latency.TagsVisible), want) }, nil
+	return func(d *disk) bool { return wire.HasTags(d.tags.searched(x.now, s.timing.TagsVisible), want) }, nil
 }
 
 func filterMultiAttach(x *exchange) (diskFilter, *wire.Refusal) {

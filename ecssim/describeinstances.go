@@ -44,7 +44,7 @@ func (s *Server) describeInstances(x *exchange) (wire.Object, *wire.Refusal) {
 	for _, i := range s.instancesFor(x) {
 		if (!byID || slices.Contains(ids, i.ID)) && x.Params.OneOf("ZoneId", i.Zone) && x.Params.OneOf("Status", i.Status) &&
 			x.Params.OneOf("InstanceType", i.Type) && x.Params.OneOf("InstanceTypeFamily", i.kind.family()) &&
-			wire.HasTags(i.tags.searched(x.now, s.config.Latency.TagsVisible), tags) {
+			wire.HasTags(i.tags.searched(x.now, s.timing.TagsVisible), tags) {
 			found = append(found, i)
 		}
 	}

@@ -95,7 +95,7 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *wire.Refusal) 
 		func(n *snapshot) bool { return p.OneOf("KMSKeyId", n.kmsKey) },
 		func(n *snapshot) bool { return p.OneOf("SnapshotLinkId", n.linkID()) },
 		func(n *snapshot) bool {
-			return wire.HasTags(n.tags.searched(x.now, s.config.Latency.TagsVisible), tags)
+			return wire.HasTags(n.tags.searched(x.now, s.timing.TagsVisible), tags)
 		},
 		func(n *snapshot) bool {
 			return (from.IsZero() || !n.cutAt.Before(from)) && (to.IsZero() || passed(n.cutAt, to))

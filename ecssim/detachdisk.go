@@ -67,7 +67,7 @@ func (s *Server) checkDetachable(d *disk, i *instance, deleteWithInstance bool) 
 func (s *Server) startDetach(x *exchange, a *attachment) {
 	s.turn(a, diskDetaching, x.now, x.cause())
 	s.plan(x, transition{
-		at: s.repliesAt(x).Add(s.vary(s.config.Latency.Detach)), disk: a.disk.id,
+		at: s.repliesAt(x).Add(s.timing.Vary(s.timing.Detach)), disk: a.disk.id,
 		valid: func() bool { return a.live() && a.phase == diskDetaching },
 		done:  func(t transition) { s.removeAttachment(a, t.at, t.cause) },
 		fail:  func(t transition) { s.turn(a, diskInUse, t.at, t.cause) },

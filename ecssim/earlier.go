@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // How far back a stale read can look, and how many deleted things of a kind it
 // can still show at most.
 const (
-	keptPast    = 2 * time.Minute
+	keptPast    = faults.MaxLag
 	keptDeleted = 200
 )
 
@@ -48,7 +49,7 @@ func (p *earlierStates) touchShot(n *snapshot) {
 
 // touchNamed touches what a request names.
 func (p *earlierStates) touchNamed(x *exchange) {
-	if x.action.isRead() {
+	if wire.IsRead(x.action.name) {
 		return
 	}
 	for _, ids := range [][]string{{x.disk, x.Params["DiskId"]}, x.Params.List("DiskIds")} {

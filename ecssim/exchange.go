@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -22,7 +23,7 @@ type exchange struct {
 	wire.Input
 	header  map[string]string
 	action  action
-	fault   Fault
+	fault   faults.Fault
 	refusal *wire.Refusal
 	settled bool            // its reply is final
 	again   bool            // a fault made it take effect once more
@@ -115,14 +116,23 @@ func (x *exchange) product() string {
 
 // render makes the reply: of the action, or of its refusal.
 func (x *exchange) render(body wire.Object) wire.Reply {
-	e := wire.Envelope{RequestID: x.requestID, Host: x.host, Product: x.product(), Action: x.action.name, Format: x.Format}
 	switch {
-	case x.plain && x.refusal != nil:
-		return wire.TextReply(x.refusal.Status, x.refusal.Message)
+	case x.refusal != nil:
+		return x.renderRefusal(x.refusal)
 	case x.plain:
 		return wire.TextReply(200, x.text)
-	case x.refusal != nil:
-		return e.Refused(x.refusal, x.denial)
 	}
-	return e.Success(body)
+	return x.envelope().Success(body)
+}
+
+// renderRefusal makes the reply of a refusal.
+func (x *exchange) renderRefusal(no *wire.Refusal) wire.Reply {
+	if x.plain {
+		return wire.TextReply(no.Status, no.Message)
+	}
+	return x.envelope().Refused(no, x.denial)
+}
+
+func (x *exchange) envelope() wire.Envelope {
+	return wire.Envelope{RequestID: x.requestID, Host: x.host, Product: x.product(), Action: x.action.name, Format: x.Format}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -115,10 +116,10 @@ func (s *Server) strikeInstance(x *exchange) {
 	i := s.fleet.instances[x.Params["InstanceId"]]
 	switch {
 	case i == nil:
-	case x.fault.Do == FaultStops:
+	case x.fault.Do == faults.Stops:
 		i.become(instanceStopped, x.at)
 		s.earlier.touch(i.ID)
-	case x.fault.Do == FaultVanishes:
+	case x.fault.Do == faults.Vanishes:
 		s.release(i, x.at, x.cause())
 	}
 }

@@ -82,7 +82,7 @@ func (l *ledger) write(x *exchange) {
 	switch {
 	case x.refusal != nil:
 		c.Code = x.refusal.Code
-	case x.fault.unheard():
+	case x.fault.Unheard():
 		c.Code = x.fault.Do
 	}
 	if len(l.calls) < l.size {

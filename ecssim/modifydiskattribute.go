@@ -109,7 +109,7 @@ func (s *Server) checkAttributes(x *exchange, d *disk, c attributes) *wire.Refus
 	burst := c.burst != nil && *c.burst
 	spec := categories[d.category]
 	switch {
-	case c.burst != nil && (d.task != nil || !d.modified.IsZero() && x.now.Before(d.modified.Add(s.config.Latency.BurstReady))):
+	case c.burst != nil && (d.task != nil || !d.modified.IsZero() && x.now.Before(d.modified.Add(s.timing.BurstReady))):
 		return wire.Refuse(403, "BurstingEnabledForModifyingDiskUnsupported", "The disk %s is being changed: BurstingEnabled can't be set.", d.id)
 	case d.creating || d.modifying:
 		return wrongState(d)

@@ -288,7 +288,7 @@ func (s *Server) startModify(x *exchange, c respec) wire.Object {
 	s.earlier.touch(t.id)
 	d.task, d.modifying = t, c.from.category != c.to.category
 	s.note(d, x.now, x.cause())
-	span := s.vary(s.config.Latency.Modify + time.Duration(d.size)*s.config.Latency.ModifyPerTiB/1024)
+	span := s.timing.Vary(s.timing.Modify + time.Duration(d.size)*s.timing.ModifyPerTiB/1024)
 	s.plan(x, transition{
 		at: s.repliesAt(x).Add(span), disk: d.id,
 		valid: func() bool { return d.task == t },
@@ -309,7 +309,7 @@ func (s *Server) finishTask(t *task, status string, tr transition) {
 
 // finishModify gives the disk its new spec and lets it cool.
 func (s *Server) finishModify(c respec, at time.Time) {
-	d, l := c.disk, s.config.Latency
+	d, l := c.disk, s.timing.Latency
 	switch {
 	case c.from.category != c.to.category && c.to.category == "cloud_auto":
 		d.cooling = cooling{until: at.Add(l.CoolAuto), free: c.to.iops == 0}

@@ -1,10 +1,11 @@
 package ecssim
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // OverviewQuery bounds an Overview.
@@ -61,9 +62,9 @@ type Overview struct {
 	DisksDeleted   int
 	Stuck          int // transitions that FaultStuck keeps back
 	Stock          []StockLevel
-	Throttle       ThrottleState
-	Faults         []Fault
-	Denials        []Denial
+	Throttle       faults.ThrottleState
+	Faults         []faults.Fault
+	Denials        []faults.Denial
 	Counts         map[string]map[string]int // of calls since the start, by action and code, "" for success
 	MostAtOnce     int                       // requests that were under way together
 	Connections    int                       // as in Stats
@@ -98,9 +99,9 @@ func (s *Server) Overview(q OverviewQuery) Overview {
 	s.look(func(now time.Time) {
 		o = Overview{
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
-			LatencyProfile: s.config.Latency.profile(), Queues: s.config.Queues,
+			LatencyProfile: s.timing.ProfileName(), Queues: s.config.Queues,
 			DisksByStatus: map[string]int{}, DisksMade: s.disks.made, DisksDeleted: s.disks.deleted, Stuck: len(s.stuck),
-			Stock: s.levels(), Throttle: s.limits.state(now), Faults: s.faults.list(), Denials: slices.Clone(s.denials),
+			Stock: s.levels(), Throttle: s.limits.State(now), Faults: s.faults.All(), Denials: s.permissions.Denials(),
 			Calls: s.ledger.newest(q.Calls, q.Rows), Counts: s.ledger.copyCounts(),
 			MostAtOnce: s.ledger.stats.most, Connections: s.ledger.stats.connections,
 		}
@@ -195,20 +196,4 @@ func (f CallFilter) matches(c Call) bool {
 	granted := f.Code == SuccessCode && c.Code == ""
 	refused := f.Code != SuccessCode && contains(c.Code, f.Code)
 	return (granted || refused) && contains(c.Action, f.Action) && contains(c.Disk, f.Disk)
-}
-
-// profile is the name of the profile that the latencies are those of, empty if
-// there is none.
-func (l Latency) profile() string {
-	for _, name := range Profiles {
-		if p, err := Profile(name); err == nil && p.equal(l) {
-			return name
-		}
-	}
-	return ""
-}
-
-func (l Latency) equal(other Latency) bool {
-	a, b := l.form(), other.form()
-	return maps.Equal(a.API, b.API) && maps.Equal(a.Spans, b.Spans) && l.Spread == other.Spread
 }

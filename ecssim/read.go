@@ -1,19 +1,22 @@
 package ecssim
 
-import "github.com/topodisk/topodisk/ecssim/wire"
+import (
+	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/wire"
+)
 
 // readPage reads the paging parameters of a read. Half of the page comes if the
 // fault of the call says so.
 func (s *Server) readPage(x *exchange, limits wire.Paging) (wire.Page, *wire.Refusal) {
 	pg, no := x.Params.Page(limits, s.config.PageTokenLife, x.now)
-	pg.Half = x.fault.Do == FaultPartial
+	pg.Half = x.fault.Do == faults.Partial
 	return pg, no
 }
 
 // readTokenPage is readPage of a read that pages by token alone.
 func (s *Server) readTokenPage(x *exchange, limits wire.Paging) (wire.Page, *wire.Refusal) {
 	pg, no := x.Params.TokenPage(limits, s.config.PageTokenLife, x.now)
-	pg.Half = x.fault.Do == FaultPartial
+	pg.Half = x.fault.Do == faults.Partial
 	return pg, no
 }
 

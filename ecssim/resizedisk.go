@@ -63,7 +63,7 @@ func (s *Server) growDisk(x *exchange) *wire.Refusal {
 // checkResizable refuses a disk that is in no state to be resized.
 func (s *Server) checkResizable(x *exchange, d *disk) *wire.Refusal {
 	switch {
-	case !d.resized.IsZero() && x.now.Before(d.resized.Add(s.config.Latency.Order)):
+	case !d.resized.IsZero() && x.now.Before(d.resized.Add(s.timing.Order)):
 		return wire.Refuse(400, "LastOrderProcessing", "The previous order of disk %s is still processing, please try again later.", d.id)
 	case !s.config.Doubts.takesState(x.action.name, d):
 		return wrongState(d)

@@ -12,13 +12,12 @@ package ecssim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -27,28 +26,27 @@ import (
 type Server struct {
 	clock *clock
 
-	mu        sync.Mutex // guards all below
-	config    Config
-	ids       idMaker
-	keys      *wire.Keyring
-	denials   []Denial
-	policies  map[string]Policy // by who
-	metadata  metadataService
-	queue     queue
-	changes   changes
-	limits    callLimits
-	faults    faultList
-	earlier   earlierStates
-	ledger    ledger
-	stock     stock
-	tokens    tokens
-	disks     diskStore
-	fleet     fleet
-	tasks     []*task // the oldest first
-	tasksMade int
-	snapshots snapshotStore
-	stuck     []transition // kept back by FaultStuck
-	random    *rand.Rand   // spreads latencies
+	mu          sync.Mutex // guards all below
+	config      Config
+	ids         idMaker
+	keys        *wire.Keyring
+	permissions *faults.Permissions
+	metadata    metadataService
+	timing      *faults.Timing
+	queue       queue
+	changes     changes
+	limits      *faults.CallLimits
+	faults      *faults.List
+	earlier     earlierStates
+	ledger      ledger
+	stock       stock
+	tokens      tokens
+	disks       diskStore
+	fleet       fleet
+	tasks       []*task // the oldest first
+	tasksMade   int
+	snapshots   snapshotStore
+	stuck       []transition // kept back by FaultStuck
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -58,24 +56,27 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	permissions, err := faults.NewPermissions(signedActions(), c.Denials)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		config:    c,
-		clock:     newClock(),
-		ids:       newIDMaker(c.Region, c.Seed),
-		keys:      wire.NewKeyring(len(c.AccessKeys) > 0 || len(c.Roles) > 0, c.AccessKeys, c.SecurityTokens, fmt.Sprintf("%s/%d", c.Region, c.Seed)),
-		denials:   slices.Clone(c.Denials),
-		policies:  map[string]Policy{},
-		metadata:  newMetadataService(),
-		limits:    newCallLimits(c.Throttle),
-		faults:    newFaultList(c.Seed),
-		earlier:   newEarlierStates(),
-		ledger:    newLedger(c.LedgerSize),
-		stock:     newStock(c),
-		tokens:    newTokens(c.TokenLife),
-		disks:     newDiskStore(),
-		fleet:     newFleet(c),
-		snapshots: newSnapshotStore(),
-		random:    rand.New(rand.NewPCG(uint64(c.Seed), 0)),
+		config:      c,
+		clock:       newClock(),
+		ids:         newIDMaker(c.Region, c.Seed),
+		keys:        wire.NewKeyring(len(c.AccessKeys) > 0 || len(c.Roles) > 0, c.AccessKeys, c.SecurityTokens, fmt.Sprintf("%s/%d", c.Region, c.Seed)),
+		permissions: permissions,
+		metadata:    newMetadataService(),
+		timing:      faults.NewTiming(c.Latency, c.Seed),
+		limits:      faults.NewCallLimits(c.Throttle),
+		faults:      faults.NewList(ActionNames(), staleReads, c.Seed),
+		earlier:     newEarlierStates(),
+		ledger:      newLedger(c.LedgerSize),
+		stock:       newStock(c),
+		tokens:      newTokens(c.TokenLife),
+		disks:       newDiskStore(),
+		fleet:       newFleet(c),
+		snapshots:   newSnapshotStore(),
 	}
 	s.queue.after = s.remember
 	now := s.clock.now()
@@ -155,7 +156,7 @@ func (s *Server) accept(m wire.Message) *exchange {
 	x.refusal = s.admit(m, x)
 	x.stopped = x.refusal != nil
 	if !x.stopped {
-		x.fault = s.faults.pick(x)
+		x.fault = s.faults.Pick(faults.Call{Action: x.action.name, Params: x.Params, Agent: x.agent, Arrived: x.arrived})
 		x.at = now.Add(x.fault.DelayBefore)
 	}
 	s.queue.add(x.at, func() { s.execute(x) })
@@ -169,7 +170,7 @@ func (s *Server) admit(m wire.Message, x *exchange) *wire.Refusal {
 		if no := x.readMetadataRequest(m); no != nil {
 			return no
 		}
-		return s.limits.pass(x.action.name, x.now)
+		return s.limits.Pass(x.action.name, x.action.version == versionECS, x.now)
 	}
 	var no *wire.Refusal
 	if x.Input, no = wire.ReadInput(m); no != nil {
@@ -184,7 +185,7 @@ func (s *Server) admit(m wire.Message, x *exchange) *wire.Refusal {
 	if no := s.authorize(x); no != nil {
 		return no
 	}
-	return s.limits.pass(x.action.name, x.now)
+	return s.limits.Pass(x.action.name, x.action.version == versionECS, x.now)
 }
 
 // authenticate finds out who sent a request, if anybody must sign it.
@@ -202,25 +203,25 @@ func (s *Server) authenticate(m wire.Message, x *exchange) (no *wire.Refusal) {
 // execute lets a request take effect at its time, and settles its reply and
 // when that is sent. It is called with s.mu held.
 func (s *Server) execute(x *exchange) {
-	x.now, x.disk, x.takes = x.at, x.Params["DiskId"], s.vary(s.config.Latency.of(x.action.name))
+	x.now, x.disk, x.takes = x.at, x.Params["DiskId"], s.timing.Vary(s.timing.Of(x.action.name))
 	var body wire.Object
 	if x.refusal == nil {
-		x.refusal = x.fault.refusalBefore()
+		x.refusal = x.fault.RefusalBefore()
 	}
-	if x.fault.Do == FaultLate && !x.again {
+	if x.fault.Do == faults.Late && !x.again {
 		s.redeliver(x)
 	}
-	if x.refusal == nil && (x.again || !x.fault.unheard()) {
+	if x.refusal == nil && (x.again || !x.fault.Unheard()) {
 		body, x.refusal = s.perform(x)
 	}
 	s.earlier.touchNamed(x)
 	s.strikeInstance(x)
-	x.answerAt = x.at.Add(x.takes + x.extra + x.fault.delayAfter())
+	x.answerAt = x.at.Add(x.takes + x.extra + x.fault.ReplyDelay())
 	if x.stopped {
 		x.answerAt = x.at // a gateway's refusal takes no time
 	}
 	s.settleToken(x)
-	x.reply = x.fault.spoil(x, x.render(body))
+	x.reply = x.fault.Spoil(x.render(body), x.renderRefusal)
 	if x.silent {
 		x.reply.Lost, x.reply.Status = true, 0
 	}
@@ -234,15 +235,15 @@ func (s *Server) execute(x *exchange) {
 
 // repeat lets a request take effect once more if its fault says so.
 func (s *Server) repeat(x *exchange) {
-	if x.again || x.stopped || x.fault.Do != FaultDuplicate && x.fault.Do != FaultEcho {
+	if x.again || x.stopped || x.fault.Do != faults.Duplicate && x.fault.Do != faults.Echo {
 		return
 	}
 	second := *x
 	second.again, second.refusal, second.token, second.extra, second.ends = true, nil, nil, 0, time.Time{}
-	second.fault = Fault{Do: x.fault.Do}
+	second.fault = faults.Fault{Do: x.fault.Do}
 	second.requestID = s.ids.request()
 	second.at = x.answerAt
-	if x.fault.Do == FaultEcho {
+	if x.fault.Do == faults.Echo {
 		second.at, second.silent = x.answerAt.Add(x.fault.Lag), true
 		s.queue.add(second.at, func() { s.execute(&second) })
 		return
@@ -257,7 +258,7 @@ func (s *Server) repeat(x *exchange) {
 // redeliver lets a request whose connection was closed arrive Lag later.
 func (s *Server) redeliver(x *exchange) {
 	second := *x
-	second.again, second.silent, second.fault = true, true, Fault{Do: FaultLate}
+	second.again, second.silent, second.fault = true, true, faults.Fault{Do: faults.Late}
 	second.requestID = s.ids.request()
 	second.at = x.at.Add(x.fault.Lag)
 	s.queue.add(second.at, func() {
@@ -280,13 +281,13 @@ func (s *Server) perform(x *exchange) (wire.Object, *wire.Refusal) {
 	if region := x.Params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
 		return nil, x.action.wrongRegion(region)
 	}
-	if x.fault.Do == FaultIgnored && !x.action.isRead() {
+	if x.fault.Do == faults.Ignored && !wire.IsRead(x.action.name) {
 		return x.ignored(), nil
 	}
 	x.lagBehind()
 	body, no := x.action.do(s, x)
-	if x.blind || x.fault.Do == FaultNothing && x.action.isRead() {
-		body = emptied(body)
+	if x.blind || x.fault.Do == faults.Nothing && wire.IsRead(x.action.name) {
+		body = body.Emptied()
 	}
 	return body, no
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // Setting is one behaviour that sources disagree on, or that differs from
@@ -125,7 +126,7 @@ func Settings() []Setting {
 		queues(),
 		choice("sold-out-code", "SoldOutCode", SoldOutCodes, "the code of CreateDisk when a category is sold out",
 			func(c *Config) *string { return &c.SoldOutCode }),
-		choice("throttle-code", "Throttle.Code", ThrottleCodes, "the code of a call beyond its limit",
+		choice("throttle-code", "Throttle.Code", faults.ThrottleCodes, "the code of a call beyond its limit",
 			func(c *Config) *string { return &c.Throttle.Code }),
 	}
 	for i := range list {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -196,15 +197,15 @@ func (s *Server) checkShot(d *disk) *wire.Refusal {
 
 // shoot adds a snapshot of a disk and plans the end of it.
 func (s *Server) shoot(x *exchange, d *disk, n *snapshot) {
-	l, reply := s.config.Latency, s.repliesAt(x)
+	l, reply := s.timing.Latency, s.repliesAt(x)
 	n.id, n.diskID, n.disk, n.size, n.category = s.ids.resource(snapshotPrefix), d.id, d, d.size, d.category
 	n.encrypted, n.kmsKey, n.status, n.asked = d.encrypted, d.kmsKey, shotProgressing, x.now
-	cut := s.vary(l.SnapshotCut)
-	done := reply.Add(max(s.vary(l.SnapshotDone), cut))
-	if x.fault.Do != FaultStuck && x.fault.Do != FaultFails {
+	cut := s.timing.Vary(l.SnapshotCut)
+	done := reply.Add(max(s.timing.Vary(l.SnapshotDone), cut))
+	if x.fault.Do != faults.Stuck && x.fault.Do != faults.Fails {
 		n.cutAt, n.doneAt = reply.Add(cut), done
 		if categories[d.category].instant {
-			n.usableAt = reply.Add(max(s.vary(l.SnapshotUsable), cut))
+			n.usableAt = reply.Add(max(s.timing.Vary(l.SnapshotUsable), cut))
 		}
 	}
 	s.snapshots.add(n)

@@ -255,7 +255,7 @@ func (s *Server) describeSnapshotGroups(x *exchange) (wire.Object, *wire.Refusal
 	for g := range s.groupsFor(x) {
 		if (ids == nil || slices.Contains(ids, g.id)) && (states == nil || slices.Contains(states, g.status())) && x.Params.OneOf("Name", g.name) &&
 			x.Params.OneOf("InstanceId", g.instance) && x.Params.OneOf("ResourceGroupId", g.resourceGroup) &&
-			wire.HasTags(g.tags.searched(x.now, s.config.Latency.TagsVisible), tags) {
+			wire.HasTags(g.tags.searched(x.now, s.timing.TagsVisible), tags) {
 			found = append(found, g)
 		}
 	}

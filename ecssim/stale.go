@@ -3,6 +3,8 @@ package ecssim
 import (
 	"iter"
 	"slices"
+
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // staleReads are the reads that FaultStale lets lag behind, by name.
@@ -12,7 +14,7 @@ var staleReads = []string{
 
 // lagBehind sets a read back in time if its fault says so.
 func (x *exchange) lagBehind() {
-	if x.fault.Do == FaultStale && slices.Contains(staleReads, x.action.name) {
+	if x.fault.Do == faults.Stale && slices.Contains(staleReads, x.action.name) {
 		x.stale = true
 		x.now = x.now.Add(-x.fault.Lag)
 	}
@@ -26,12 +28,12 @@ func (s *Server) disksFor(x *exchange, ids []string, all bool) iter.Seq[*disk] {
 
 // shown leaves out what the fault of a read hides.
 func shown[T any](x *exchange, list iter.Seq[T], id func(T) string) iter.Seq[T] {
-	if x.fault.Do != FaultHidden {
+	if x.fault.Do != faults.Hidden {
 		return list
 	}
 	return func(yield func(T) bool) {
 		for v := range list {
-			if !x.fault.hides(id(v)) && !yield(v) {
+			if !x.fault.Hides(id(v)) && !yield(v) {
 				return
 			}
 		}

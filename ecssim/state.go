@@ -3,6 +3,8 @@ package ecssim
 import (
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // State is all there is to see at one moment.
@@ -18,14 +20,14 @@ type State struct {
 	DisksMade     int                       `json:"disksMade"` // data disks, since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
 	Queues        Queues                    `json:"queues"`
-	Latency       LatencyForm               `json:"latency"`
+	Latency       faults.LatencyForm        `json:"latency"`
 	Doubts        Doubts                    `json:"doubts"`
 	Stuck         int                       `json:"stuck"` // transitions that FaultStuck keeps back
 	Stock         []StockLevel              `json:"stock"`
-	Throttle      ThrottleState             `json:"throttle"`
+	Throttle      faults.ThrottleState      `json:"throttle"`
 	Quotas        Quotas                    `json:"quotas"`
-	Denials       []Denial                  `json:"denials"`
-	Faults        []Fault                   `json:"faults"`
+	Denials       []faults.Denial           `json:"denials"`
+	Faults        []faults.Fault            `json:"faults"`
 	Calls         map[string]map[string]int `json:"calls"`         // counts by action and code, "" for success
 	UnknownParams map[string]int            `json:"unknownParams"` // counts by action and name, numbers replaced by N
 	Broken        string                    `json:"broken"`        // what Check finds wrong, empty for nothing
@@ -39,9 +41,9 @@ func (s *Server) State() State {
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
 			Instances: s.instanceStates(), Disks: s.diskStates(false), SystemDisks: s.diskStates(true),
 			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
-			Queues: s.config.Queues, Latency: s.config.Latency.form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
+			Queues: s.config.Queues, Latency: s.timing.Form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
-			Stock: s.levels(), Throttle: s.limits.state(now), Quotas: s.config.Quotas, Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(),
+			Stock: s.levels(), Throttle: s.limits.State(now), Quotas: s.config.Quotas, Denials: s.permissions.Denials(), Faults: s.faults.All(),
 			Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}
 		if err := s.broken(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // Stats are counts since the start, or since ResetStats.
@@ -185,7 +187,7 @@ func (t *statistics) export() Stats {
 			ofECS += a.Calls
 		}
 		for code, n := range a.Codes {
-			if strings.HasPrefix(code, "Throttling") || slices.Contains(ThrottleCodes, code) {
+			if strings.HasPrefix(code, "Throttling") || slices.Contains(faults.ThrottleCodes, code) {
 				st.Throttled += n
 			}
 		}

@@ -221,7 +221,7 @@ func (s *Server) findTagged(x *exchange) ([]tagged, *wire.Refusal) {
 		return nil, wire.Missing("ResourceId.N")
 	}
 	return slices.DeleteFunc(s.taggable(x, x.Params["ResourceType"]), func(t tagged) bool {
-		return len(ids) > 0 && !slices.Contains(ids, t.id) || !wire.HasTags(t.tags.searched(x.now, s.config.Latency.TagsVisible), want) ||
-			!wire.PassFilters(t.tags.searched(x.now, s.config.Latency.TagsVisible), filters)
+		return len(ids) > 0 && !slices.Contains(ids, t.id) || !wire.HasTags(t.tags.searched(x.now, s.timing.TagsVisible), want) ||
+			!wire.PassFilters(t.tags.searched(x.now, s.timing.TagsVisible), filters)
 	}), nil
 }

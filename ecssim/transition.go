@@ -3,6 +3,8 @@ package ecssim
 import (
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // transition is a change that an action sets going and that comes of itself.
@@ -22,10 +24,10 @@ func (s *Server) plan(x *exchange, t transition) {
 	x.ends = t.at
 	end := t.done
 	switch x.fault.Do {
-	case FaultStuck:
+	case faults.Stuck:
 		s.stuck = append(s.stuck, t)
 		return
-	case FaultFails:
+	case faults.Fails:
 		end = t.fail
 	}
 	s.queue.add(t.at, func() { s.come(t, end) })

@@ -74,3 +74,8 @@ func (in Input) ActionName(m Message) (name, version string) {
 	}
 	return m.Header["x-acs-action"], m.Header["x-acs-version"]
 }
+
+// IsRead tells whether an action changes nothing.
+func IsRead(action string) bool {
+	return strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "List")
+}

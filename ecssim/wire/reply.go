@@ -13,6 +13,29 @@ import (
 // Object is a JSON object of a reply.
 type Object map[string]any
 
+// Emptied returns the body of a read with its lists empty.
+func (body Object) Emptied() Object {
+	for name, value := range body {
+		switch v := value.(type) {
+		case Object: // a list in its wrapping
+			for inner, list := range v {
+				if _, ok := list.([]Object); ok {
+					v[inner] = []Object{}
+				}
+			}
+		case int:
+			if name == "TotalCount" {
+				body[name] = 0
+			}
+		case string:
+			if name == "NextToken" {
+				body[name] = ""
+			}
+		}
+	}
+	return body
+}
+
 // Reply is what goes back to the caller, unless Lost is set: then the
 // connection is closed without a word.
 type Reply struct {

@@ -1,4 +1,4 @@
-package ecssim
+package faults
 
 import (
 	"fmt"
@@ -50,40 +50,39 @@ var publishedLimits = map[string]int{"AttachDisk": 500, "DetachDisk": 500, "Modi
 // ThrottleProfile returns limits by name: "default" is what ECS publishes and,
 // as a guess, 600 calls a minute of most other actions; "tight" is an account
 // of 60 mutations a minute, "generous" one whose limits were raised to 6000 of
-// each action; "off" limits nothing.
-func ThrottleProfile(name string) (Throttle, error) {
+// each action; "off" limits nothing. sts names the actions of STS, which
+// publishes 100 calls a second; the metadata service has no limit.
+func ThrottleProfile(name string, sts []string) (Throttle, error) {
 	switch name {
 	case "off":
 		return Throttle{}, nil
 	case "tight":
-		return withSTS(map[string]int{"": 60, "DescribeDisks": 120}), nil
+		return withSTS(map[string]int{"": 60, "DescribeDisks": 120}, sts), nil
 	case "default":
 		limits := map[string]int{
 			"": 600, "DescribeDisks": 1200, "DescribeInstances": 1200, "DescribeAvailableResource": 300, "TagResources": 300,
 		}
 		maps.Copy(limits, publishedLimits)
-		return withSTS(limits), nil
+		return withSTS(limits, sts), nil
 	case "generous":
-		return withSTS(map[string]int{"": 6000}), nil
+		return withSTS(map[string]int{"": 6000}, sts), nil
 	}
 	return Throttle{}, config.Invalid("Throttle", name, config.OneOf(ThrottleProfiles))
 }
 
-// withSTS adds the limits of the other services: STS publishes 100 calls a
-// second, the metadata service none.
-func withSTS(limits map[string]int) Throttle {
-	for name, a := range actions {
-		if a.version == versionSTS {
-			limits[name] = 6000
-		}
+func withSTS(limits map[string]int, sts []string) Throttle {
+	for _, name := range sts {
+		limits[name] = 6000
 	}
 	return Throttle{Limits: limits}
 }
 
-func (t Throttle) check() error {
+// Check refuses limits that can't be. actions are the names that Limits may have;
+// the error is a *config.Error.
+func (t Throttle) Check(actions []string) error {
 	for _, action := range slices.Sorted(maps.Keys(t.Limits)) {
-		if _, ok := actions[action]; !ok && action != "" {
-			return config.Invalid("Throttle.Limits", action, `"" or `+config.OneOf(ActionNames()))
+		if action != "" && !slices.Contains(actions, action) {
+			return config.Invalid("Throttle.Limits", action, `"" or `+config.OneOf(actions))
 		}
 		if t.Limits[action] < 0 {
 			return config.Invalid("Throttle.Limits", fmt.Sprint(t.Limits[action]), "a number of calls a minute, zero for no limit")
@@ -98,24 +97,15 @@ func (t Throttle) check() error {
 	return nil
 }
 
-// SetThrottle puts other limits in force. What was counted so far is
-// forgotten. Its error names the field that is wrong and what is allowed.
-func (s *Server) SetThrottle(t Throttle) error {
-	if err := t.check(); err != nil {
-		return err
-	}
-	s.look(func(time.Time) { s.limits = newCallLimits(t) })
-	return nil
-}
-
-// callLimits counts the calls of each action against its limit.
-type callLimits struct {
+// CallLimits counts the calls of each action against its limit.
+type CallLimits struct {
 	Throttle
 	by map[string]*callCount
 }
 
 // callCount is the count of one action.
 type callCount struct {
+	limit   int       // of the action
 	window  time.Time // when the current window began
 	used    int       // calls let through in it
 	refused int       // calls refused since the limits were set
@@ -124,29 +114,33 @@ type callCount struct {
 	filled  time.Time
 }
 
-func newCallLimits(t Throttle) callLimits {
+// NewCallLimits returns counts that begin at zero.
+func NewCallLimits(t Throttle) *CallLimits {
 	t.Limits = maps.Clone(t.Limits)
 	if t.Code == "" {
 		t.Code = ThrottleCodes[0]
 	}
-	return callLimits{Throttle: t, by: map[string]*callCount{}}
+	return &CallLimits{Throttle: t, by: map[string]*callCount{}}
 }
 
-// limit is what an action may do in a minute, zero for no limit.
-func (g *callLimits) limit(action string) int {
-	if n, ok := g.Limits[action]; ok || actions[action].version != versionECS {
-		return n // what is not of ECS is not limited by ECS's limits
+// limit is what an action may do in a minute, zero for no limit. What is not of
+// ECS is not limited by ECS's limits.
+func (g *CallLimits) limit(action string, ofECS bool) int {
+	if n, ok := g.Limits[action]; ok || !ofECS {
+		return n
 	}
 	return g.Limits[""]
 }
 
-// pass counts a call, or refuses it.
-func (g *callLimits) pass(action string, now time.Time) *wire.Refusal {
-	limit := g.limit(action)
+// Pass counts a call, or refuses it. ofECS says whether it is one of ECS, not of
+// another service.
+func (g *CallLimits) Pass(action string, ofECS bool, now time.Time) *wire.Refusal {
+	limit := g.limit(action, ofECS)
 	if limit == 0 {
 		return nil
 	}
 	w := g.at(action, now)
+	w.limit = limit
 	if !w.shut && w.take(limit, g.Bucket, now) {
 		w.used++
 		return nil
@@ -157,7 +151,7 @@ func (g *callLimits) pass(action string, now time.Time) *wire.Refusal {
 }
 
 // at returns the count of an action in the window of this moment.
-func (g *callLimits) at(action string, now time.Time) *callCount {
+func (g *CallLimits) at(action string, now time.Time) *callCount {
 	w := g.by[action]
 	if w == nil {
 		w = &callCount{}
@@ -210,10 +204,10 @@ type ThrottleLevel struct {
 }
 
 // levels lists the actions that were called since the limits were set.
-func (g *callLimits) levels(now time.Time) []ThrottleLevel {
+func (g *CallLimits) levels(now time.Time) []ThrottleLevel {
 	return wire.Each(slices.Sorted(maps.Keys(g.by)), func(action string) ThrottleLevel {
 		w := g.at(action, now)
-		return ThrottleLevel{action, g.limit(action), w.used, w.refused, w.window.Add(throttleWindow)}
+		return ThrottleLevel{action, w.limit, w.used, w.refused, w.window.Add(throttleWindow)}
 	})
 }
 
@@ -227,11 +221,7 @@ type ThrottleState struct {
 	Levels       []ThrottleLevel `json:"levels"`
 }
 
-func (g *callLimits) state(now time.Time) ThrottleState {
+// State returns the limits and how far they are used up.
+func (g *CallLimits) State(now time.Time) ThrottleState {
 	return ThrottleState{maps.Clone(g.Limits), g.Code, g.Phase, g.Bucket, g.StickyMinute, g.levels(now)}
-}
-
-// Throttle returns the limits in force and how far they are used up.
-func (s *Server) Throttle() ThrottleState {
-	return seen(s, func(now time.Time) ThrottleState { return s.limits.state(now) })
 }

@@ -1,4 +1,4 @@
-package ecssim
+package faults
 
 import (
 	"maps"
@@ -9,38 +9,6 @@ import (
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
-// SetLatency changes how long things take. What is under way takes as long as
-// it would have.
-func (s *Server) SetLatency(l Latency) error {
-	if err := l.check(); err != nil {
-		return err
-	}
-	l.API = maps.Clone(l.API)
-	s.look(func(time.Time) { s.config.Latency = l })
-	return nil
-}
-
-// ChangeLatency changes what a LatencyForm names and leaves the rest as it is.
-// It returns how long things take from now on.
-func (s *Server) ChangeLatency(f LatencyForm) (LatencyForm, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, err := f.read(s.config.Latency)
-	if err != nil {
-		return LatencyForm{}, err
-	}
-	if err := l.check(); err != nil {
-		return LatencyForm{}, err
-	}
-	s.config.Latency = l
-	return l.form(), nil
-}
-
-// Latency returns how long things take.
-func (s *Server) Latency() LatencyForm {
-	return seen(s, func(time.Time) LatencyForm { return s.config.Latency.form() })
-}
-
 // LatencyForm is a Latency in JSON: its durations as time.Duration prints
 // them, by the names of the fields.
 type LatencyForm struct {
@@ -50,8 +18,8 @@ type LatencyForm struct {
 	Spread  *float64          `json:"spread"`
 }
 
-// form returns a Latency as the admin API shows it.
-func (l Latency) form() LatencyForm {
+// Form returns a Latency as the admin API shows it.
+func (l Latency) Form() LatencyForm {
 	f := LatencyForm{API: map[string]string{}, Spans: map[string]string{}, Spread: &l.Spread}
 	for action, d := range l.API {
 		f.API[action] = d.String()
@@ -62,8 +30,9 @@ func (l Latency) form() LatencyForm {
 	return f
 }
 
-// read changes a Latency by what the admin API got.
-func (f LatencyForm) read(l Latency) (Latency, error) {
+// Read changes a Latency by what the admin API got. The error is a
+// *config.Error.
+func (f LatencyForm) Read(l Latency) (Latency, error) {
 	if f.Profile != "" {
 		var err error
 		if l, err = Profile(f.Profile); err != nil {

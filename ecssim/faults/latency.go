@@ -1,9 +1,10 @@
-package ecssim
+package faults
 
 import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -170,18 +171,20 @@ func (l *Latency) spans() []span {
 	}
 }
 
-// of returns the time from a request to its reply.
-func (l Latency) of(action string) time.Duration {
+// Of returns the time from a request to its reply.
+func (l Latency) Of(action string) time.Duration {
 	if d, ok := l.API[action]; ok {
 		return d
 	}
 	return l.API[""]
 }
 
-func (l Latency) check() error {
+// Check refuses latencies that can't be. actions are the names that API may have;
+// the error is a *config.Error.
+func (l Latency) Check(actions []string) error {
 	for _, action := range slices.Sorted(maps.Keys(l.API)) {
-		if _, ok := actions[action]; !ok && action != "" {
-			return config.Invalid("Latency.API", action, `"" or `+config.OneOf(ActionNames()))
+		if action != "" && !slices.Contains(actions, action) {
+			return config.Invalid("Latency.API", action, `"" or `+config.OneOf(actions))
 		}
 		if l.API[action] < 0 {
 			return config.Invalid("Latency.API", l.API[action].String(), "a duration of zero or more")
@@ -201,14 +204,37 @@ func (l Latency) check() error {
 // maxSpread keeps times from growing beyond all bounds.
 const maxSpread = 3
 
-// vary spreads a time.
-func (s *Server) vary(d time.Duration) time.Duration {
-	spread := s.config.Latency.Spread
-	if spread == 0 || d == 0 {
-		return d
-	}
-	return time.Duration(float64(d) * math.Exp(spread*s.random.NormFloat64()))
+// Timing is the Latency in force, and the lots that spread it.
+type Timing struct {
+	Latency
+	lots *rand.Rand
 }
 
-// ActionNames returns the names of all operations, sorted.
-func ActionNames() []string { return slices.Sorted(maps.Keys(actions)) }
+// NewTiming returns a Timing whose lots are drawn by a seed.
+func NewTiming(l Latency, seed uint32) *Timing {
+	return &Timing{l, rand.New(rand.NewPCG(uint64(seed), 0))}
+}
+
+// Vary spreads a time.
+func (t *Timing) Vary(d time.Duration) time.Duration {
+	if t.Spread == 0 || d == 0 {
+		return d
+	}
+	return time.Duration(float64(d) * math.Exp(t.Spread*t.lots.NormFloat64()))
+}
+
+// ProfileName is the name of the profile that the latencies are those of, empty if
+// there is none.
+func (l Latency) ProfileName() string {
+	for _, name := range Profiles {
+		if p, err := Profile(name); err == nil && p.equal(l) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (l Latency) equal(other Latency) bool {
+	a, b := l.Form(), other.Form()
+	return maps.Equal(a.API, b.API) && maps.Equal(a.Spans, b.Spans) && l.Spread == other.Spread
+}

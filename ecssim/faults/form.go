@@ -1,4 +1,4 @@
-package ecssim
+package faults
 
 import (
 	"encoding/json"

@@ -1,0 +1,22 @@
+package ecssim
+
+import (
+	"time"
+
+	"github.com/topodisk/topodisk/ecssim/faults"
+)
+
+// SetThrottle puts other limits in force. What was counted so far is
+// forgotten. Its error names the field that is wrong and what is allowed.
+func (s *Server) SetThrottle(t faults.Throttle) error {
+	if err := t.Check(ActionNames()); err != nil {
+		return err
+	}
+	s.look(func(time.Time) { s.limits = faults.NewCallLimits(t) })
+	return nil
+}
+
+// Throttle returns the limits in force and how far they are used up.
+func (s *Server) Throttle() faults.ThrottleState {
+	return seen(s, func(now time.Time) faults.ThrottleState { return s.limits.State(now) })
+}
