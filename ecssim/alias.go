@@ -3,6 +3,7 @@ package ecssim
 import (
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -12,6 +13,31 @@ type (
 	ConfigError = config.Error
 	// ErrorCode is a code that an action may be refused with, and its HTTP status.
 	ErrorCode = wire.ErrorCode
+
+	// Instance is what is said of an ECS instance when it is added.
+	Instance = state.InstanceSpec
+	// InstanceType is what the instances of one type can do.
+	InstanceType = state.InstanceType
+	// InstanceChange is what SetInstance changes.
+	InstanceChange = state.InstanceChange
+	// InstanceState is an instance as it is.
+	InstanceState = state.InstanceState
+	// Device is a data disk as the guest of an instance sees it.
+	Device = state.Device
+	// DiskState is a disk as it is, however much of it reads show already.
+	DiskState = state.DiskState
+	// AttachmentState is a disk's bond to an instance as it is.
+	AttachmentState = state.AttachmentState
+	// DiskOverview is a disk and what is about to change of it.
+	DiskOverview = state.DiskOverview
+	// PendingChange is a change of a disk that is under way.
+	PendingChange = state.PendingChange
+	// SnapshotState is a snapshot as it is.
+	SnapshotState = state.SnapshotState
+	// TaskState is a change of a disk's spec that takes its time.
+	TaskState = state.TaskState
+	// StockLevel is the stock of one category in one zone.
+	StockLevel = state.StockLevel
 
 	// Fault is a misbehaviour and the calls that it hits.
 	Fault = faults.Fault
@@ -65,12 +91,17 @@ const (
 // DefaultSpread is the Spread of the profiles real and fast.
 const DefaultSpread = faults.DefaultSpread
 
+// Unlimited is the number of units of a category that never sells out.
+const Unlimited = state.Unlimited
+
 // The values that fields and functions take.
 var (
 	FaultKinds       = faults.Kinds            // of Fault.Do
 	Profiles         = faults.Profiles         // of Profile
 	ThrottleProfiles = faults.ThrottleProfiles // of ThrottleProfile
 	ThrottleCodes    = faults.ThrottleCodes    // of Throttle.Code
+	SoldOutCodes     = state.SoldOutCodes      // of Config.SoldOutCode and SellOut
+	LockReasons      = state.LockReasons       // of LockDisk
 )
 
 // Codes returns the error codes of an action, as wire.Codes does.
@@ -84,3 +115,10 @@ func Profile(name string) (Latency, error) { return faults.Profile(name) }
 func ThrottleProfile(name string) (Throttle, error) {
 	return faults.ThrottleProfile(name, namesOf(func(a action) bool { return a.version == versionSTS }))
 }
+
+// InstanceTypes returns the instance types that every simulator knows, sorted
+// by ID.
+func InstanceTypes() []InstanceType { return state.InstanceTypes() }
+
+// CategoryNames returns the disk categories of a zone, or of the region, sorted.
+func CategoryNames(regional bool) []string { return state.CategoryNames(regional) }

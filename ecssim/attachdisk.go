@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -18,20 +19,17 @@ var attachDisk = action{
 	do:         (*Server).attachDisk,
 }
 
-// maxSharers is how many instances a disk with MultiAttach can be attached to.
-const maxSharers = 16
-
 var deviceForm = regexp.MustCompile(`^/dev/x?vd[b-z]{1,2}$`)
 
 // attachOrder is what an AttachDisk asks for.
 type attachOrder struct {
-	disk               *disk
-	instance           *instance
+	disk               *state.Disk
+	instance           *state.Instance
 	deleteWithInstance bool
 	force              bool
 	device             string
-	evict              *attachment // to be taken away by force
-	ignored            bool        // accepted without an effect
+	evict              *state.Attachment // to be taken away by force
+	ignored            bool              // accepted without an effect
 }
 
 // attachDisk starts to attach a disk. The reply says that ECS will, not that
@@ -50,7 +48,7 @@ func (s *Server) attachDisk(x *exchange) (wire.Object, *wire.Refusal) {
 	if o.ignored {
 		return nil, nil
 	}
-	if no := s.checkQueue(o.instance, diskAttaching); no != nil {
+	if no := s.checkQueue(o.instance, state.DiskAttaching); no != nil {
 		return nil, no
 	}
 	s.startAttach(x, o)
@@ -90,10 +88,10 @@ func (s *Server) findAttach(x *exchange, o *attachOrder) (no *wire.Refusal) {
 
 // checkInstance refuses an instance that is in no state to take a disk.
 func (s *Server) checkInstance(x *exchange, o *attachOrder) *wire.Refusal {
-	if x.now.Before(o.instance.started.Add(s.timing.InstanceReady)) {
+	if x.now.Before(o.instance.Started.Add(s.timing.InstanceReady)) {
 		return wire.Refuse(400, "IncorrectInstanceStatus", "The current status of instance %s does not support this operation.", o.instance.ID)
 	}
-	return o.instance.checkState(400)
+	return checkState(o.instance, 400)
 }
 
 // checkAttachable refuses a disk that is in no state to be attached.
@@ -102,30 +100,30 @@ func (s *Server) checkAttachable(x *exchange, o *attachOrder) *wire.Refusal {
 	if no := s.checkSettled(x, d); no != nil {
 		return no
 	}
-	if no := d.checkLocks(); no != nil {
+	if no := checkLocks(d); no != nil {
 		return no
 	}
-	here := d.on(o.instance)
+	here := d.On(o.instance)
 	switch {
-	case d.creating || d.modifying:
+	case d.Creating || d.Modifying:
 		return wrongState(d)
-	case here != nil && here.phase == diskDetaching && !s.config.Doubts.RefuseAttachWhileDetaching:
+	case here != nil && here.Phase == state.DiskDetaching && !s.config.Doubts.RefuseAttachWhileDetaching:
 		o.ignored = true // ECS accepts it, and the detach goes on
 		return nil
-	case here != nil && here.phase == diskInUse:
+	case here != nil && here.Phase == state.DiskInUse:
 		return s.inUse(d)
 	case here != nil:
 		return wrongState(d)
-	case len(d.attachments) == 0:
+	case len(d.Attachments) == 0:
 		return nil
-	case d.multiAttach && len(d.attachments) >= maxSharers:
-		return wire.Refuse(403, "DiskAttachedNumberExceeded", "The number of instances that disk %s is attached to exceeds the limit of %d.", d.id, maxSharers)
-	case d.multiAttach:
+	case d.MultiAttach && len(d.Attachments) >= state.MaxSharers:
+		return wire.Refuse(403, "DiskAttachedNumberExceeded", "The number of instances that disk %s is attached to exceeds the limit of %d.", d.ID, state.MaxSharers)
+	case d.MultiAttach:
 		return nil
-	case o.force && d.state() != diskAttaching:
-		o.evict = d.attachments[0]
+	case o.force && d.State() != state.DiskAttaching:
+		o.evict = d.Attachments[0]
 		return nil
-	case d.state() == diskInUse:
+	case d.State() == state.DiskInUse:
 		return s.inUse(d)
 	}
 	return wrongState(d)
@@ -137,37 +135,37 @@ func checkForce(_ *exchange, o *attachOrder) *wire.Refusal {
 	switch {
 	case !o.force || o.ignored:
 		return nil
-	case o.disk.multiAttach:
+	case o.disk.MultiAttach:
 		return wire.Refuse(400, "InvalidParameterForce.MultiAttachDiskNotSupported", "The specified parameter Force is not supported by a disk with MultiAttach.")
-	case !categories[o.disk.category].regional:
-		return wire.Refuse(400, "InvalidParameterForce.DiskCategoryNotSupported", "The specified parameter Force is not supported by disk category %s.", o.disk.category)
-	case o.evict != nil && o.evict.instance.Zone == o.instance.Zone:
-		return wire.Refuse(403, "InvalidInstance.ZoneConflict", "The instance %s is in the zone of the instance %s that the disk is attached to.", o.instance.ID, o.evict.instance.ID)
+	case !state.Categories[o.disk.Category].Regional:
+		return wire.Refuse(400, "InvalidParameterForce.DiskCategoryNotSupported", "The specified parameter Force is not supported by disk category %s.", o.disk.Category)
+	case o.evict != nil && o.evict.Instance.Zone == o.instance.Zone:
+		return wire.Refuse(403, "InvalidInstance.ZoneConflict", "The instance %s is in the zone of the instance %s that the disk is attached to.", o.instance.ID, o.evict.Instance.ID)
 	}
 	return nil
 }
 
 // checkFit refuses a disk that the instance can't take.
 func checkFit(_ *exchange, o *attachOrder) *wire.Refusal {
-	d, i, t := o.disk, o.instance, o.instance.kind
-	ephemeral := categories[d.category].ephemeral
+	d, i, t := o.disk, o.instance, o.instance.Kind
+	ephemeral := state.Categories[d.Category].Ephemeral
 	switch {
-	case d.zone != "" && d.zone != i.Zone:
-		return wire.Refuse(403, "ResourcesNotInSameZone", "The specified instance %s in %s and disk %s in %s are not in the same zone.", i.ID, i.Zone, d.id, d.zone)
-	case !t.takes(d.category):
-		return wire.Refuse(403, "InvalidInstanceType.NotSupportDiskCategory", "The instance type %s does not support disk category %s.", t.ID, d.category)
-	case d.level == "PL0" && t.NoPL0:
+	case d.Zone != "" && d.Zone != i.Zone:
+		return wire.Refuse(403, "ResourcesNotInSameZone", "The specified instance %s in %s and disk %s in %s are not in the same zone.", i.ID, i.Zone, d.ID, d.Zone)
+	case !t.Takes(d.Category):
+		return wire.Refuse(403, "InvalidInstanceType.NotSupportDiskCategory", "The instance type %s does not support disk category %s.", t.ID, d.Category)
+	case d.Level == "PL0" && t.NoPL0:
 		return wire.Refuse(403, "InvalidInstanceType.NotSupportPL0", "The instance type %s does not support performance level PL0.", t.ID)
-	case d.encrypted && t.NotIOOptimized:
+	case d.Encrypted && t.NotIOOptimized:
 		return wire.Refuse(400, "InvalidOperation.InstanceTypeNotSupport", "The instance type %s is not I/O optimized and takes no encrypted disk.", t.ID)
-	case d.multiAttach && t.NVMe == "unsupported":
+	case d.MultiAttach && t.NVMe == "unsupported":
 		return wire.Refuse(403, "InvalidInstanceType.NotSupportMultiAttachDisk", "The instance type %s does not support disks with MultiAttach: it has no NVMe.", t.ID)
-	case d.multiAttach && o.deleteWithInstance:
+	case d.MultiAttach && o.deleteWithInstance:
 		return wire.Refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
 	case ephemeral && !o.deleteWithInstance:
-		return wire.Refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.category)
-	case ephemeral && d.home != "" && d.home != i.ID:
-		return wire.Refuse(403, "InvalidOperation.OtherInstanceUnsupported", "The disk %s can be attached to the instance %s only, as it was before.", d.id, d.home)
+		return wire.Refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.Category)
+	case ephemeral && d.Home != "" && d.Home != i.ID:
+		return wire.Refuse(403, "InvalidOperation.OtherInstanceUnsupported", "The disk %s can be attached to the instance %s only, as it was before.", d.ID, d.Home)
 	}
 	return nil
 }
@@ -179,10 +177,10 @@ func checkRoom(_ *exchange, o *attachOrder) *wire.Refusal {
 	if o.ignored {
 		return nil
 	}
-	if len(i.data())+1 >= i.kind.DiskQuantity { // one more is the system disk
-		return wire.Refuse(403, "InstanceDiskLimitExceeded", "The amount of disks on instance %s reaches its limit of %d, the system disk included.", i.ID, i.kind.DiskQuantity)
+	if len(i.Data())+1 >= i.Kind.DiskQuantity { // one more is the system disk
+		return wire.Refuse(403, "InstanceDiskLimitExceeded", "The amount of disks on instance %s reaches its limit of %d, the system disk included.", i.ID, i.Kind.DiskQuantity)
 	}
-	if o.device != "" && slices.ContainsFunc(i.attachments, func(a *attachment) bool { return a.device == o.device }) {
+	if o.device != "" && slices.ContainsFunc(i.Attachments, func(a *state.Attachment) bool { return a.Device == o.device }) {
 		return wire.Refuse(403, "InvalidDevice.InUse", "The specified device %q is in use.", o.device)
 	}
 	return nil
@@ -191,31 +189,31 @@ func checkRoom(_ *exchange, o *attachOrder) *wire.Refusal {
 // startAttach ties the disk to the instance and plans the end of it.
 func (s *Server) startAttach(x *exchange, o attachOrder) {
 	if o.evict != nil {
-		s.removeAttachment(o.evict, x.now, x.cause())
+		s.region.RemoveAttachment(o.evict, x.now, x.cause())
 	}
-	a := &attachment{
-		disk: o.disk, instance: o.instance, device: o.device, phase: diskAttaching, cause: x.cause(), since: x.now, attached: x.now,
+	a := &state.Attachment{
+		Disk: o.disk, Instance: o.instance, Device: o.device, Phase: state.DiskAttaching, Cause: x.cause(), Since: x.now, Attached: x.now,
 	}
-	if a.device == "" {
-		a.device = o.instance.freeDevice()
+	if a.Device == "" {
+		a.Device = o.instance.FreeDevice()
 	}
 	reply := s.repliesAt(x)
 	if lag := s.timing.AttachShown; lag > 0 {
-		a.shownAt = reply.Add(s.timing.Vary(lag))
+		a.ShownAt = reply.Add(s.timing.Vary(lag))
 	}
-	o.disk.deleteWithInstance, o.disk.home = o.deleteWithInstance, o.instance.ID
-	s.addAttachment(a)
-	s.plan(x, transition{
-		at: reply.Add(s.timing.Vary(s.timing.Attach)), disk: o.disk.id,
-		valid: func() bool { return a.live() && a.phase == diskAttaching },
-		done:  func(t transition) { s.finishAttach(a, t) },
-		fail:  func(t transition) { s.removeAttachment(a, t.at, t.cause) },
+	o.disk.DeleteWithInstance, o.disk.Home = o.deleteWithInstance, o.instance.ID
+	s.region.AddAttachment(a)
+	s.plan(x, state.Transition{
+		At: reply.Add(s.timing.Vary(s.timing.Attach)), Disk: o.disk.ID,
+		Valid: func() bool { return a.Live() && a.Phase == state.DiskAttaching },
+		Done:  func(t state.Transition) { s.finishAttach(a, t) },
+		Fail:  func(t state.Transition) { s.region.RemoveAttachment(a, t.At, t.Cause) },
 	})
 }
 
 // finishAttach makes the disk In_use. The guest sees it a little later.
-func (s *Server) finishAttach(a *attachment, t transition) {
-	a.deviceAt, a.guestSize = t.at.Add(s.timing.Vary(s.timing.DeviceVisible)), a.disk.size
-	s.queue.add(a.deviceAt, func() { s.earlier.touch(a.disk.id) })
-	s.turn(a, diskInUse, t.at, t.cause)
+func (s *Server) finishAttach(a *state.Attachment, t state.Transition) {
+	a.DeviceAt, a.GuestSize = t.At.Add(s.timing.Vary(s.timing.DeviceVisible)), a.Disk.Size
+	s.region.Schedule(a.DeviceAt, func() { s.region.Touch(a.Disk.ID) })
+	s.region.Turn(a, state.DiskInUse, t.At, t.Cause)
 }

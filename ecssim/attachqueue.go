@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -60,29 +61,18 @@ func (s *Server) SetQueues(q Queues) error {
 
 // checkQueue refuses an attach or a detach (phase says which) that finds the
 // instance's queue full.
-func (s *Server) checkQueue(i *instance, phase string) *wire.Refusal {
+func (s *Server) checkQueue(i *state.Instance, phase string) *wire.Refusal {
 	q := s.config.Queues
-	attaching, detaching := i.inPhase(diskAttaching), i.inPhase(diskDetaching)
+	attaching, detaching := i.InPhase(state.DiskAttaching), i.InPhase(state.DiskDetaching)
 	switch {
 	case q == Serial && attaching+detaching > 0:
 		return s.config.Doubts.conflict(i)
 	case q == Serial:
 		return nil
-	case phase == diskAttaching && attaching >= q.Attach:
+	case phase == state.DiskAttaching && attaching >= q.Attach:
 		return wire.Refuse(400, "OperationConflict.DisksAttachingParallellyExceed", "The number of disks being attached to instance %s in parallel exceeds the limit of %d.", i.ID, q.Attach)
-	case phase == diskDetaching && detaching >= q.Detach:
+	case phase == state.DiskDetaching && detaching >= q.Detach:
 		return wire.Refuse(400, "DisksDetachingOnEcsExceeded", "The number of disks being detached from instance %s exceeds the limit of %d.", i.ID, q.Detach)
 	}
 	return nil
-}
-
-// inPhase counts the instance's disks in a phase.
-func (i *instance) inPhase(phase string) int {
-	n := 0
-	for _, a := range i.attachments {
-		if a.phase == phase {
-			n++
-		}
-	}
-	return n
 }

@@ -67,7 +67,7 @@ func (s *Server) about(x *exchange) []faults.Resource {
 		t := faults.Resource{ARN: fmt.Sprintf("acs:%s:%s:%s:%s/%s", strings.ToLower(x.product()), s.config.Region, s.config.Account, kind, id), Request: request}
 		has, _ := s.tagsOf(kind, id)
 		if has != nil {
-			t.Tags = has.current
+			t.Tags = has.Current
 		}
 		if has != nil || id == toBeMade {
 			all = append(all, t)

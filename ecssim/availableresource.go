@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) describeAvailableResource(x *exchange) (wire.Object, *wire.Refu
 // checkAvailable checks the parameters of DescribeAvailableResource.
 func (s *Server) checkAvailable(x *exchange) *wire.Refusal {
 	kind, what, zone := x.Params["ResourceType"], x.Params["DestinationResource"], x.Params["ZoneId"]
-	_, known := s.fleet.types[x.Params["InstanceType"]]
+	_, known := s.region.InstanceType(x.Params["InstanceType"])
 	switch {
 	case !slices.Contains(destinations, what):
 		return wire.Refuse(404, "Invalid.DestinationResource", "The specified DestinationResource %q is not valid: %s.", what, config.List(destinations))
@@ -77,9 +78,9 @@ func (s *Server) availableZone(x *exchange, zone string) wire.Object {
 	case "DataDisk":
 		resources, stocked = s.availableDisks(x, zone)
 	case "InstanceType":
-		for _, t := range s.fleet.typeNames() {
-			if x.Params.OneOf("InstanceType", t) {
-				resources = append(resources, availability(t, true))
+		for _, t := range s.region.InstanceTypes() {
+			if x.Params.OneOf("InstanceType", t.ID) {
+				resources = append(resources, availability(t.ID, true))
 			}
 		}
 		stocked = true
@@ -101,16 +102,16 @@ func (s *Server) availableZone(x *exchange, zone string) wire.Object {
 // availableDisks renders the disk categories of a zone, and tells whether any
 // is in stock.
 func (s *Server) availableDisks(x *exchange, zone string) (list []wire.Object, stocked bool) {
-	for _, name := range s.stock.offers(zone) {
-		t, typed := s.fleet.types[x.Params["InstanceType"]]
-		if !x.Params.OneOf("DataDiskCategory", name) || typed && !t.takes(name) {
+	t, typed := s.region.InstanceType(x.Params["InstanceType"])
+	for _, level := range s.region.StockOf(zone) {
+		if !x.Params.OneOf("DataDiskCategory", level.Category) || typed && !t.Takes(level.Category) {
 			continue
 		}
-		units := s.stock[zone][name].units
-		r := availability(name, units != 0)
-		r["Min"], r["Max"], r["Unit"] = categories[name].min, categories[name].max, "GiB"
+		spec := state.Categories[level.Category]
+		r := availability(level.Category, level.Units != 0)
+		r["Min"], r["Max"], r["Unit"] = spec.Min, spec.Max, "GiB"
 		list = append(list, r)
-		stocked = stocked || units != 0
+		stocked = stocked || level.Units != 0
 	}
 	return list, stocked
 }

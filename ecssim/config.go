@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 )
 
 // Config is what a Server is made from. Region and Zones are mandatory.
@@ -30,7 +29,7 @@ type Config struct {
 	Instances []Instance
 	// InstanceTypes declares types that the table lacks, or other figures for
 	// those that it has.
-	InstanceTypes []InstanceType
+	InstanceTypes []state.InstanceType
 
 	// AccessKeys maps access key IDs to their secrets. Without any, nobody's
 	// signature is checked.
@@ -85,81 +84,28 @@ type Config struct {
 	LedgerSize int
 }
 
-var (
-	regionForm   = regexp.MustCompile(`^[a-z]{2}(-[a-z0-9]+)+$`)
-	instanceForm = regexp.MustCompile(`^i-[a-z0-9]+$`)
-)
+// region is the part of a Config that a region is made from.
+func (c Config) region() state.Config {
+	return state.Config{
+		Region: c.Region, Zones: c.Zones, Offers: c.Offers, SoldOutCode: c.SoldOutCode, Instances: c.Instances, InstanceTypes: c.InstanceTypes,
+		Seed: c.Seed, TokenLife: c.TokenLife, Past: faults.MaxLag,
+	}
+}
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkTypes, c.checkInstances, c.checkKeys, func() error { return c.Latency.Check(ActionNames()) }, c.Queues.check,
+	for _, check := range []func() error{c.region().Check, c.checkKeys, func() error { return c.Latency.Check(ActionNames()) }, c.Queues.check,
 		c.checkDoubts, c.Limits.check, func() error { return c.Throttle.Check(ActionNames()) }, c.Quotas.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}
 	}
-	c.SoldOutCode = cmp.Or(c.SoldOutCode, SoldOutCodes[0])
+	c.SoldOutCode = cmp.Or(c.SoldOutCode, state.SoldOutCodes[0])
 	c.Account = cmp.Or(c.Account, "1234567890123456")
 	c.TokenLife = cmp.Or(c.TokenLife, 24*time.Hour)
 	c.LedgerSize = cmp.Or(c.LedgerSize, 10000)
 	c.Limits = c.Limits.complete()
 	return c, nil
-}
-
-func (c Config) checkPlaces() error {
-	if !regionForm.MatchString(c.Region) {
-		return config.Invalid("Region", c.Region, "the ID of one region, such as cn-hangzhou")
-	}
-	if len(c.Zones) == 0 {
-		return config.Invalid("Zones", "", "one zone ID or more, such as "+c.Region+"-h")
-	}
-	for i, z := range c.Zones {
-		if !strings.HasPrefix(z, c.Region) || len(z) == len(c.Region) {
-			return config.Invalid("Zones", z, "a zone ID of region "+c.Region+", such as "+c.Region+"-h")
-		}
-		if slices.Contains(c.Zones[:i], z) {
-			return config.Invalid("Zones", z, "each zone once")
-		}
-	}
-	return nil
-}
-
-func (c Config) checkOffers() error {
-	for _, zone := range slices.Sorted(maps.Keys(c.Offers)) {
-		if zone != "" && !slices.Contains(c.Zones, zone) {
-			return config.Invalid("Offers", zone, "a zone of "+config.List(c.Zones)+`, or "" for the region`)
-		}
-		for _, name := range c.Offers[zone] {
-			if spec, ok := categories[name]; !ok || spec.regional != (zone == "") {
-				return config.Invalid("Offers", name, "a category of "+config.List(CategoryNames(zone == "")))
-			}
-		}
-	}
-	if c.SoldOutCode != "" && !slices.Contains(SoldOutCodes, c.SoldOutCode) {
-		return config.Invalid("SoldOutCode", c.SoldOutCode, config.OneOf(SoldOutCodes))
-	}
-	return nil
-}
-
-func (c Config) checkInstances() error {
-	seen, known := map[string]bool{}, c.types()
-	for _, i := range c.Instances {
-		switch {
-		case !instanceForm.MatchString(i.ID):
-			return config.Invalid("Instances", i.ID, "an instance ID of the form i- and then letters and digits")
-		case seen[i.ID]:
-			return config.Invalid("Instances", i.ID, "each instance once")
-		case !slices.Contains(c.Zones, i.Zone):
-			return config.Invalid("Instances", i.Zone, "a zone of "+config.List(c.Zones))
-		case i.Status != "" && !slices.Contains(instanceStates, i.Status):
-			return config.Invalid("Instances", i.Status, "a status of "+config.List(instanceStates))
-		}
-		seen[i.ID] = true
-		if err := checkKnown(i.Type, known); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (c Config) checkKeys() error {

@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -39,8 +40,8 @@ func (s *Server) createDisk(x *exchange) (wire.Object, *wire.Refusal) {
 
 // makeDisk checks a request for a new disk, takes it from the stock and adds it.
 func (s *Server) makeDisk(x *exchange) (string, *wire.Refusal) {
-	d := &disk{token: x.Params["ClientToken"], created: x.now, creating: true}
-	steps := []func(*exchange, *disk) *wire.Refusal{
+	d := &state.Disk{Token: x.Params["ClientToken"], Created: x.now, Creating: true}
+	steps := []func(*exchange, *state.Disk) *wire.Refusal{
 		s.readOwner, readCategory, s.readSource, s.readSize, readLevel, s.readZone, readNames, s.readEncryption,
 		readMultiAttach, readPerformance, s.readGroups,
 	}
@@ -53,37 +54,35 @@ func (s *Server) makeDisk(x *exchange) (string, *wire.Refusal) {
 	if no != nil {
 		return "", no
 	}
-	d.tags = newTagSet(tags, x.now)
+	d.Tags = state.NewTagSet(tags, x.now)
 	for _, check := range []func() *wire.Refusal{
-		func() *wire.Refusal { return s.stock.check(d.zone, d.category) },
+		func() *wire.Refusal { return s.checkStock(d.Zone, d.Category) },
 		s.checkQuota,
-		func() *wire.Refusal { return s.checkCapacity(d.zone, d.category, d.size) },
-		func() *wire.Refusal { return s.stock.take(d.zone, d.category) },
+		func() *wire.Refusal { return s.checkCapacity(d.Zone, d.Category, d.Size) },
 	} {
 		if no := check(); no != nil {
 			return "", no
 		}
 	}
-	d.id = s.ids.resource(diskPrefix)
-	s.disks.add(d)
-	s.note(d, x.now, x.cause())
-	s.plan(x, transition{
-		at: x.now.Add(s.timing.Vary(s.timing.Available)), disk: d.id,
-		valid: func() bool { return s.disks.byID[d.id] == d },
-		done:  func(t transition) { d.creating = false; s.note(d, t.at, t.cause) },
-		fail:  func(transition) { s.disks.remove(d); s.ledger.stats.diskGone(d.id) },
+	s.region.TakeStock(d.Zone, d.Category)
+	s.region.AddDisk(d, x.cause())
+	s.plan(x, state.Transition{
+		At: x.now.Add(s.timing.Vary(s.timing.Available)), Disk: d.ID,
+		Valid: func() bool { return s.region.Disk(d.ID) == d },
+		Done:  func(t state.Transition) { d.Creating = false; s.region.Note(d, t.At, t.Cause) },
+		Fail:  func(state.Transition) { s.region.DeleteDisk(d) },
 	})
-	return d.id, nil
+	return d.ID, nil
 }
 
 // readOwner refuses a disk that is bought for one instance by subscription,
 // which this account can't.
-func (s *Server) readOwner(x *exchange, _ *disk) *wire.Refusal {
+func (s *Server) readOwner(x *exchange, _ *state.Disk) *wire.Refusal {
 	id := x.Params["InstanceId"]
 	switch {
 	case id == "":
 		return nil
-	case s.fleet.instances[id] == nil:
+	case s.region.Instance(id) == nil:
 		return wire.Refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
 	case x.Params["ZoneId"] != "":
 		return wire.Refuse(403, "InvalidParam.ZoneIdAndInstanceId.Conflict", "The specified param ZoneId and InstanceId are conflict.")
@@ -92,93 +91,93 @@ func (s *Server) readOwner(x *exchange, _ *disk) *wire.Refusal {
 }
 
 // readCategory reads DiskCategory. ECS's own default is the old category cloud.
-func readCategory(x *exchange, d *disk) *wire.Refusal {
-	d.category = x.Params["DiskCategory"]
-	if d.category == "" {
-		d.category = "cloud"
+func readCategory(x *exchange, d *state.Disk) *wire.Refusal {
+	d.Category = x.Params["DiskCategory"]
+	if d.Category == "" {
+		d.Category = "cloud"
 	}
-	if slices.Contains(localCategories, d.category) {
-		return wire.Refuse(400, "InvalidDiskCategory.NotSupported", "The specified disk category %q is not supported by this operation.", d.category)
+	if slices.Contains(state.LocalCategories, d.Category) {
+		return wire.Refuse(400, "InvalidDiskCategory.NotSupported", "The specified disk category %q is not supported by this operation.", d.Category)
 	}
-	if _, ok := categories[d.category]; !ok {
-		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid.", d.category)
+	if _, ok := state.Categories[d.Category]; !ok {
+		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid.", d.Category)
 	}
 	return nil
 }
 
 // readSize reads Size. A snapshot's own size stands in for it, and for one
 // that is less.
-func (s *Server) readSize(x *exchange, d *disk) *wire.Refusal {
+func (s *Server) readSize(x *exchange, d *state.Disk) *wire.Refusal {
 	size := x.Params["Size"]
-	if size == "" && d.source == nil {
+	if size == "" && d.Source == nil {
 		return wire.Missing("Size")
 	}
 	n, err := wire.ReadNumber(size)
 	if size != "" && (err != nil || n <= 0) {
 		return wire.Refuse(400, "InvalidSize.ValueNotSupported", "The specified parameter Size %q is not valid: it must be a number of GiB above zero.", size)
 	}
-	if d.source != nil && n < d.source.size {
+	if d.Source != nil && n < d.Source.Size {
 		if size != "" && s.config.Doubts.RefuseLessThanSnapshot {
-			return wire.Refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is less than the %d GiB of snapshot %s.", n, d.source.size, d.source.id)
+			return wire.Refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is less than the %d GiB of snapshot %s.", n, d.Source.Size, d.Source.ID)
 		}
-		n = d.source.size
+		n = d.Source.Size
 	}
-	d.size, d.largest = n, n
-	spec := categories[d.category]
-	if n < spec.min || n > spec.max {
-		return wire.Refuse(400, "InvalidDiskSize.NotSupported", "The specified disk size %d is not supported: category %s takes %d to %d GiB.", n, d.category, spec.min, spec.max)
+	d.Size, d.Largest = n, n
+	spec := state.Categories[d.Category]
+	if n < spec.Min || n > spec.Max {
+		return wire.Refuse(400, "InvalidDiskSize.NotSupported", "The specified disk size %d is not supported: category %s takes %d to %d GiB.", n, d.Category, spec.Min, spec.Max)
 	}
 	return nil
 }
 
 // readLevel reads PerformanceLevel, which defaults to PL1 where there are any.
-func readLevel(x *exchange, d *disk) *wire.Refusal {
-	levels := categories[d.category].levels
-	d.level = x.Params["PerformanceLevel"]
+func readLevel(x *exchange, d *state.Disk) *wire.Refusal {
+	levels := state.Categories[d.Category].Levels
+	d.Level = x.Params["PerformanceLevel"]
 	if levels == nil {
-		if d.level != "" {
-			return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: category %s has none.", d.level, d.category)
+		if d.Level != "" {
+			return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: category %s has none.", d.Level, d.Category)
 		}
 		return nil
 	}
-	if d.level == "" {
-		d.level = "PL1"
+	if d.Level == "" {
+		d.Level = "PL1"
 	}
-	limits, ok := levels[d.level]
+	limits, ok := levels[d.Level]
 	if !ok {
-		return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", d.level)
+		return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", d.Level)
 	}
-	if d.size < limits.min {
-		return wire.Refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", d.level, d.size, limits.min)
+	if d.Size < limits.Min {
+		return wire.Refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", d.Level, d.Size, limits.Min)
 	}
 	return nil
 }
 
 // readZone reads ZoneId, which every disk must have but a regional one.
-func (s *Server) readZone(x *exchange, d *disk) *wire.Refusal {
-	d.zone = x.Params["ZoneId"]
-	if categories[d.category].regional {
-		if d.zone != "" {
-			return wire.Refuse(400, "InvalidZoneId.DiskCategoryUnsupported", "The specified ZoneId %q is not supported by disk category %s, which is regional.", d.zone, d.category)
+func (s *Server) readZone(x *exchange, d *state.Disk) *wire.Refusal {
+	d.Zone = x.Params["ZoneId"]
+	if state.Categories[d.Category].Regional {
+		if d.Zone != "" {
+			return wire.Refuse(400, "InvalidZoneId.DiskCategoryUnsupported", "The specified ZoneId %q is not supported by disk category %s, which is regional.", d.Zone, d.Category)
 		}
 		return nil
 	}
-	if d.zone == "" {
+	if d.Zone == "" {
 		return wire.Missing("ZoneId")
 	}
-	if !slices.Contains(s.config.Zones, d.zone) {
-		return wire.Refuse(404, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", d.zone)
+	if !slices.Contains(s.config.Zones, d.Zone) {
+		return wire.Refuse(404, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", d.Zone)
 	}
 	return nil
 }
 
 // readNames reads DiskName and Description.
-func readNames(x *exchange, d *disk) *wire.Refusal {
-	d.name, d.description = x.Params["DiskName"], x.Params["Description"]
-	if d.name != "" && !validName(d.name) {
+func readNames(x *exchange, d *state.Disk) *wire.Refusal {
+	d.Name, d.Description = x.Params["DiskName"], x.Params["Description"]
+	if d.Name != "" && !validName(d.Name) {
 		return badName("InvalidDiskName.Malformed", "disk name")
 	}
-	if d.description != "" && !validDescription(d.description) {
+	if d.Description != "" && !validDescription(d.Description) {
 		return badDescription(400)
 	}
 	return nil
@@ -218,76 +217,76 @@ func validName(name string) bool {
 
 // readEncryption reads Encrypted and KMSKeyId. Encryption without a key uses
 // that of the snapshot, or else the service's own.
-func (s *Server) readEncryption(x *exchange, d *disk) (no *wire.Refusal) {
-	if d.encrypted, no = x.Params.Boolean("Encrypted", false); no != nil {
+func (s *Server) readEncryption(x *exchange, d *state.Disk) (no *wire.Refusal) {
+	if d.Encrypted, no = x.Params.Boolean("Encrypted", false); no != nil {
 		return no
 	}
-	d.kmsKey = x.Params["KMSKeyId"]
-	if d.source != nil && d.source.encrypted {
-		if x.Params["Encrypted"] != "" && !d.encrypted {
-			return wire.Refuse(403, "InvalidEncrypted.NotMatchSnapshot", "The specified Encrypted=false does not match snapshot %s, which is encrypted.", d.source.id)
+	d.KMSKey = x.Params["KMSKeyId"]
+	if d.Source != nil && d.Source.Encrypted {
+		if x.Params["Encrypted"] != "" && !d.Encrypted {
+			return wire.Refuse(403, "InvalidEncrypted.NotMatchSnapshot", "The specified Encrypted=false does not match snapshot %s, which is encrypted.", d.Source.ID)
 		}
-		d.encrypted = true
-		if d.kmsKey == "" {
-			d.kmsKey = d.source.kmsKey
+		d.Encrypted = true
+		if d.KMSKey == "" {
+			d.KMSKey = d.Source.KMSKey
 		}
 	}
 	switch {
-	case d.kmsKey != "" && !d.encrypted:
+	case d.KMSKey != "" && !d.Encrypted:
 		return wire.Refuse(400, "InvalidEncrypted.NotMatchKmsKeyId", "The specified KMSKeyId is only valid for a disk with Encrypted=true.")
-	case !known(s.config.KMSKeys, d.kmsKey):
-		return wire.Refuse(404, "InvalidParameter.KMSKeyId.NotFound", "The specified KMSKeyId %q does not exist.", d.kmsKey)
-	case d.encrypted && d.kmsKey == "":
-		d.kmsKey = "key-service-" + s.config.Region
+	case !known(s.config.KMSKeys, d.KMSKey):
+		return wire.Refuse(404, "InvalidParameter.KMSKeyId.NotFound", "The specified KMSKeyId %q does not exist.", d.KMSKey)
+	case d.Encrypted && d.KMSKey == "":
+		d.KMSKey = "key-service-" + s.config.Region
 	}
 	return nil
 }
 
 // readMultiAttach reads MultiAttach.
-func readMultiAttach(x *exchange, d *disk) *wire.Refusal {
+func readMultiAttach(x *exchange, d *state.Disk) *wire.Refusal {
 	if !x.Params.OneOf("MultiAttach", "Enabled", "Disabled") {
 		return wire.Refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled or Disabled.", x.Params["MultiAttach"])
 	}
-	d.multiAttach = x.Params["MultiAttach"] == "Enabled"
-	if d.multiAttach && !categories[d.category].shared {
-		return wire.Refuse(403, "InvalidParameter.DiskCategoryAndMultiAttachNotMatch", "The specified disk category %s does not support MultiAttach.", d.category)
+	d.MultiAttach = x.Params["MultiAttach"] == "Enabled"
+	if d.MultiAttach && !state.Categories[d.Category].Shared {
+		return wire.Refuse(403, "InvalidParameter.DiskCategoryAndMultiAttachNotMatch", "The specified disk category %s does not support MultiAttach.", d.Category)
 	}
 	return nil
 }
 
 // readPerformance reads ProvisionedIops and BurstingEnabled, which AutoPL
 // disks alone take.
-func readPerformance(x *exchange, d *disk) (no *wire.Refusal) {
-	if d.provisionedIOPS, no = x.Params.Integer("ProvisionedIops", 0); no != nil {
+func readPerformance(x *exchange, d *state.Disk) (no *wire.Refusal) {
+	if d.ProvisionedIOPS, no = x.Params.Integer("ProvisionedIops", 0); no != nil {
 		return no
 	}
-	if d.bursting, no = x.Params.Boolean("BurstingEnabled", false); no != nil {
+	if d.Bursting, no = x.Params.Boolean("BurstingEnabled", false); no != nil {
 		return no
 	}
-	auto := categories[d.category].auto
+	auto := state.Categories[d.Category].Auto
 	switch {
 	case x.Params["ProvisionedIops"] != "" && !auto:
-		return wire.Refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", d.category)
-	case d.provisionedIOPS < 0 || d.provisionedIOPS > maxProvisionedIOPS(d.size) && d.provisionedIOPS != 0:
-		return wire.Refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", d.provisionedIOPS, maxProvisionedIOPS(d.size), d.size)
-	case d.bursting && !auto:
-		return wire.Refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The specified disk category %s does not support bursting.", d.category)
-	case d.bursting && d.multiAttach:
+		return wire.Refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", d.Category)
+	case d.ProvisionedIOPS < 0 || d.ProvisionedIOPS > state.MaxProvisionedIOPS(d.Size) && d.ProvisionedIOPS != 0:
+		return wire.Refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", d.ProvisionedIOPS, state.MaxProvisionedIOPS(d.Size), d.Size)
+	case d.Bursting && !auto:
+		return wire.Refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The specified disk category %s does not support bursting.", d.Category)
+	case d.Bursting && d.MultiAttach:
 		return wire.Refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
-	case d.bursting && d.size <= 3:
-		return wire.Refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The specified disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
+	case d.Bursting && d.Size <= 3:
+		return wire.Refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The specified disk size %d is too small for bursting: it takes more than 3 GiB.", d.Size)
 	}
 	return nil
 }
 
 // readGroups reads ResourceGroupId and StorageClusterId.
-func (s *Server) readGroups(x *exchange, d *disk) *wire.Refusal {
-	d.resourceGroup, d.storageCluster = x.Params["ResourceGroupId"], x.Params["StorageClusterId"]
-	if !known(s.config.ResourceGroups, d.resourceGroup) {
-		return wire.Refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", d.resourceGroup)
+func (s *Server) readGroups(x *exchange, d *state.Disk) *wire.Refusal {
+	d.ResourceGroup, d.StorageCluster = x.Params["ResourceGroupId"], x.Params["StorageClusterId"]
+	if !known(s.config.ResourceGroups, d.ResourceGroup) {
+		return wire.Refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", d.ResourceGroup)
 	}
-	if !known(s.config.StorageClusters, d.storageCluster) {
-		return wire.Refuse(404, "InvalidStorageClusterId.NotExist", "The specified StorageClusterId %q does not exist.", d.storageCluster)
+	if !known(s.config.StorageClusters, d.StorageCluster) {
+		return wire.Refuse(404, "InvalidStorageClusterId.NotExist", "The specified StorageClusterId %q does not exist.", d.StorageCluster)
 	}
 	return nil
 }

@@ -1,8 +1,12 @@
 package ecssim
 
 import (
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -26,7 +30,7 @@ func (s *Server) createSnapshot(x *exchange) (wire.Object, *wire.Refusal) {
 			return "", no
 		}
 		s.shoot(x, d, n)
-		return n.id, nil
+		return n.ID, nil
 	})
 	if no != nil {
 		return nil, no
@@ -56,9 +60,9 @@ func (s *Server) underToken(x *exchange, make func() (string, *wire.Refusal)) (s
 }
 
 // readSnapshot checks a request for a snapshot of one disk.
-func (s *Server) readSnapshot(x *exchange) (*disk, *snapshot, *wire.Refusal) {
-	n := &snapshot{}
-	for _, step := range []func(*exchange, *snapshot) *wire.Refusal{readShotNames, readRetention, s.readShotTags} {
+func (s *Server) readSnapshot(x *exchange) (*state.Disk, *state.Snapshot, *wire.Refusal) {
+	n := &state.Snapshot{}
+	for _, step := range []func(*exchange, *state.Snapshot) *wire.Refusal{readShotNames, readRetention, s.readShotTags} {
 		if no := step(x, n); no != nil {
 			return nil, nil, no
 		}
@@ -72,43 +76,43 @@ func (s *Server) readSnapshot(x *exchange) (*disk, *snapshot, *wire.Refusal) {
 
 // readShotNames reads SnapshotName and Description. Names that begin with
 // auto are those of ECS's own snapshots.
-func readShotNames(x *exchange, n *snapshot) *wire.Refusal {
-	n.name, n.description = x.Params["SnapshotName"], x.Params["Description"]
-	if n.name != "" && (!validName(n.name) || strings.HasPrefix(n.name, "auto")) {
+func readShotNames(x *exchange, n *state.Snapshot) *wire.Refusal {
+	n.Name, n.Description = x.Params["SnapshotName"], x.Params["Description"]
+	if n.Name != "" && (!validName(n.Name) || strings.HasPrefix(n.Name, "auto")) {
 		return badName("InvalidSnapshotName.Malformed", "snapshot name, which must not begin with auto,")
 	}
-	if n.description != "" && !validDescription(n.description) {
+	if n.Description != "" && !validDescription(n.Description) {
 		return badDescription(404) // as ECS's table for this action has it
 	}
 	return nil
 }
 
 // readRetention reads RetentionDays; none keeps the snapshot for ever.
-func readRetention(x *exchange, n *snapshot) (no *wire.Refusal) {
-	if n.retentionDays, no = x.Params.Integer("RetentionDays", 0); no != nil {
+func readRetention(x *exchange, n *state.Snapshot) (no *wire.Refusal) {
+	if n.RetentionDays, no = x.Params.Integer("RetentionDays", 0); no != nil {
 		return no
 	}
-	if x.Params["RetentionDays"] != "" && (n.retentionDays < 1 || n.retentionDays > 65536) {
-		return wire.Refuse(400, "InvalidRetentionDays.Malformed", "The specified RetentionDays %d is not valid: 1 to 65536.", n.retentionDays)
+	if x.Params["RetentionDays"] != "" && (n.RetentionDays < 1 || n.RetentionDays > 65536) {
+		return wire.Refuse(400, "InvalidRetentionDays.Malformed", "The specified RetentionDays %d is not valid: 1 to 65536.", n.RetentionDays)
 	}
 	return nil
 }
 
 // readShotTags reads the tags and the resource group.
-func (s *Server) readShotTags(x *exchange, n *snapshot) *wire.Refusal {
+func (s *Server) readShotTags(x *exchange, n *state.Snapshot) *wire.Refusal {
 	tags, no := newTags(x)
 	if no != nil {
 		return no
 	}
-	n.tags, n.resourceGroup = newTagSet(tags, x.now), x.Params["ResourceGroupId"]
-	if !known(s.config.ResourceGroups, n.resourceGroup) {
-		return wire.Refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", n.resourceGroup)
+	n.Tags, n.ResourceGroup = state.NewTagSet(tags, x.now), x.Params["ResourceGroupId"]
+	if !known(s.config.ResourceGroups, n.ResourceGroup) {
+		return wire.Refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", n.ResourceGroup)
 	}
 	return nil
 }
 
 // readSource finds the snapshot that a new disk is made from, if any.
-func (s *Server) readSource(x *exchange, d *disk) *wire.Refusal {
+func (s *Server) readSource(x *exchange, d *state.Disk) *wire.Refusal {
 	id := x.Params["SnapshotId"]
 	if id == "" {
 		return nil
@@ -117,19 +121,68 @@ func (s *Server) readSource(x *exchange, d *disk) *wire.Refusal {
 	switch {
 	case no != nil:
 		return no
-	case categories[d.category].ephemeral:
-		return wire.Refuse(403, "InvalidOperation.CreateFromSnapshotUnsupported", "The disk category %s can't be made from a snapshot.", d.category)
-	case !n.usable(x.now):
+	case state.Categories[d.Category].Ephemeral:
+		return wire.Refuse(403, "InvalidOperation.CreateFromSnapshotUnsupported", "The disk category %s can't be made from a snapshot.", d.Category)
+	case !n.Usable(x.now):
 		return wire.Refuse(403, "InvalidSnapshotId.NotReady", "The specified snapshot %s is not ready.", id)
 	}
-	d.source = n
+	d.Source = n
 	return nil
 }
 
-// sourceID is the ID of the snapshot that the disk was made from, or empty.
-func (d *disk) sourceID() string {
-	if d.source == nil {
-		return ""
+// checkShot refuses a snapshot of a disk that none can be made of now.
+func (s *Server) checkShot(d *state.Disk) *wire.Refusal {
+	for _, a := range d.Attachments {
+		if no := checkState(a.Instance, 400); no != nil {
+			return no
+		}
 	}
-	return d.source.id
+	progressing, all := s.region.SnapshotsOf(d)
+	switch {
+	case state.Categories[d.Category].Ephemeral:
+		return wire.Refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.Category)
+	case !s.config.Doubts.takesState("CreateSnapshot", d):
+		return wrongState(d)
+	case !d.EverAttached && !slices.Contains(s.config.Doubts.SnapshotUnattached, d.Category):
+		return wire.Refuse(403, "IncorrectDiskStatus.NeverAttached", "The disk %s has never been attached: there is nothing in it.", d.ID)
+	case d.Task != nil:
+		return wrongState(d)
+	case all >= s.config.Limits.SnapshotsPerDisk:
+		return wire.Refuse(403, "QuotaExceed.Snapshot", "The number of snapshots of disk %s exceeds the quota of %d.", d.ID, s.config.Limits.SnapshotsPerDisk)
+	case progressing > 0 && !state.Categories[d.Category].Instant:
+		return wire.Refuse(403, "IncorrectDiskStatus.CreatingSnapshot", "A snapshot of disk %s is being created.", d.ID)
+	case progressing >= s.config.Limits.SnapshotsAtOnce:
+		return wire.Refuse(403, "IncorrectDiskStatus.TooManyCreatingSnapshots", "%d snapshots of disk %s are being created.", progressing, d.ID)
+	}
+	return nil
+}
+
+// shoot adds a snapshot of a disk and plans the end of it.
+func (s *Server) shoot(x *exchange, d *state.Disk, n *state.Snapshot) {
+	l, reply := s.timing, s.repliesAt(x)
+	n.Status, n.Asked = state.SnapshotProgressing, x.now
+	cut := s.timing.Vary(l.SnapshotCut)
+	done := reply.Add(max(s.timing.Vary(l.SnapshotDone), cut))
+	if x.fault.Do != faults.Stuck && x.fault.Do != faults.Fails {
+		n.CutAt, n.DoneAt = reply.Add(cut), done
+		if state.Categories[d.Category].Instant {
+			n.UsableAt = reply.Add(max(s.timing.Vary(l.SnapshotUsable), cut))
+		}
+	}
+	s.region.AddSnapshot(n, d)
+	end := func(status string, at time.Time) {
+		n.Status, n.DoneAt = status, at
+		s.region.TouchSnapshot(n)
+	}
+	s.plan(x, state.Transition{
+		At: done, Disk: d.ID,
+		Valid: func() bool { return s.region.Snapshot(n.ID) == n && n.Status == state.SnapshotProgressing },
+		Done: func(t state.Transition) {
+			end(state.SnapshotAccomplished, t.At)
+			if n.CutAt.IsZero() {
+				n.CutAt = t.At
+			}
+		},
+		Fail: func(t state.Transition) { end(state.SnapshotFailed, t.At) },
+	})
 }

@@ -23,11 +23,10 @@ func (s *Server) deleteSnapshot(x *exchange) (wire.Object, *wire.Refusal) {
 	case no != nil:
 		return nil, no
 	}
-	x.disk = n.diskID
-	if !force && s.madeFrom(n) > 0 {
-		return nil, wire.Refuse(403, "SnapshotCreatedDisk", "The snapshot %s has been used to create disks.", n.id)
+	x.disk = n.DiskID
+	if !force && s.region.MadeFrom(n) > 0 {
+		return nil, wire.Refuse(403, "SnapshotCreatedDisk", "The snapshot %s has been used to create disks.", n.ID)
 	}
-	s.earlier.touchShot(n)
-	s.snapshots.remove(n)
+	s.region.DeleteSnapshot(n)
 	return nil, nil
 }

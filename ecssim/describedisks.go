@@ -10,6 +10,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -49,19 +50,19 @@ func (s *Server) describeDisks(x *exchange) (wire.Object, *wire.Refusal) {
 	}
 	shown, reply := s.pageOfDisks(x, page, candidates, filters)
 	x.extra = time.Duration(len(shown)) * s.timing.PerDisk
-	reply["Disks"] = wire.Wrapped("Disk", wire.Each(shown, func(d *disk) wire.Object { return s.renderDisk(d, x) }))
+	reply["Disks"] = wire.Wrapped("Disk", wire.Each(shown, func(d *state.Disk) wire.Object { return s.renderDisk(d, x) }))
 	return reply, nil
 }
 
 // pageOfDisks returns the disks of a page. There may be very many, and everybody
 // waits meanwhile: without filters, those of other pages are not looked at.
-func (s *Server) pageOfDisks(x *exchange, pg wire.Page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, wire.Object) {
-	key := func(d *disk) int { return -d.seq }
+func (s *Server) pageOfDisks(x *exchange, pg wire.Page, candidates iter.Seq[*state.Disk], filters []diskFilter) ([]*state.Disk, wire.Object) {
+	key := func(d *state.Disk) int { return -d.Seq }
 	if x.Params["DiskIds"] == "" && len(filters) == 0 && !x.stale && x.fault.Do != faults.Hidden {
-		all := s.disks.order
+		all := s.region.AllDisks()
 		hidden := x.now.Add(-s.timing.Visible) // what was created later is
-		n := sort.Search(len(all), func(i int) bool { return all[i].created.After(hidden) })
-		return wire.CutAt(pg, n, func(i int) *disk { return all[n-1-i] }, key)
+		n := sort.Search(len(all), func(i int) bool { return all[i].Created.After(hidden) })
+		return wire.CutAt(pg, n, func(i int) *state.Disk { return all[n-1-i] }, key)
 	}
 	limit := math.MaxInt
 	if x.Params.HasList("Tag") || x.Params["ResourceGroupId"] != "" {
@@ -72,12 +73,12 @@ func (s *Server) pageOfDisks(x *exchange, pg wire.Page, candidates iter.Seq[*dis
 
 // visible yields the candidates that a read may show and that pass every
 // filter, up to a limit.
-func (s *Server) visible(x *exchange, candidates iter.Seq[*disk], filters []diskFilter, limit int) iter.Seq[*disk] {
+func (s *Server) visible(x *exchange, candidates iter.Seq[*state.Disk], filters []diskFilter, limit int) iter.Seq[*state.Disk] {
 	latest := x.now.Add(-s.timing.Visible) // of the creation
-	return func(yield func(*disk) bool) {
+	return func(yield func(*state.Disk) bool) {
 		n := 0
 		for d := range candidates {
-			if d.created.After(latest) || slices.ContainsFunc(filters, func(f diskFilter) bool { return !f(d) }) {
+			if d.Created.After(latest) || slices.ContainsFunc(filters, func(f diskFilter) bool { return !f(d) }) {
 				continue
 			}
 			if n++; n > limit || !yield(d) {
@@ -88,22 +89,22 @@ func (s *Server) visible(x *exchange, candidates iter.Seq[*disk], filters []disk
 }
 
 // diskFilter tells whether a read may show a disk.
-type diskFilter func(*disk) bool
+type diskFilter func(*state.Disk) bool
 
 // diskFilters reads the filters of a request. They are joined by AND.
 func (s *Server) diskFilters(x *exchange) ([]diskFilter, *wire.Refusal) {
 	readers := []func(*exchange) (diskFilter, *wire.Refusal){
 		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterMultiAttach,
-		filterTruth("Encrypted", func(d *disk) bool { return d.encrypted }),
-		filterTruth("Portable", func(d *disk) bool { return !d.system }),
-		filterTruth("DeleteWithInstance", func(d *disk) bool { return d.deleteWithInstance }),
-		filterTruth("DeleteAutoSnapshot", func(d *disk) bool { return !d.keepAutoSnapshot }),
+		filterTruth("Encrypted", func(d *state.Disk) bool { return d.Encrypted }),
+		filterTruth("Portable", func(d *state.Disk) bool { return !d.System }),
+		filterTruth("DeleteWithInstance", func(d *state.Disk) bool { return d.DeleteWithInstance }),
+		filterTruth("DeleteAutoSnapshot", func(d *state.Disk) bool { return !d.KeepAutoSnapshot }),
 		filterChargeType, filterCreation,
-		filterText("DiskName", func(d *disk) string { return d.name }),
-		filterText("ResourceGroupId", func(d *disk) string { return d.resourceGroup }),
-		filterText("KMSKeyId", func(d *disk) string { return d.kmsKey }),
+		filterText("DiskName", func(d *state.Disk) string { return d.Name }),
+		filterText("ResourceGroupId", func(d *state.Disk) string { return d.ResourceGroup }),
+		filterText("KMSKeyId", func(d *state.Disk) string { return d.KMSKey }),
 		s.filterInstance,
-		filterText("SnapshotId", (*disk).sourceID),
+		filterText("SnapshotId", (*state.Disk).SourceID),
 	}
 	var filters []diskFilter
 	for _, read := range readers {
@@ -119,7 +120,7 @@ func (s *Server) diskFilters(x *exchange) ([]diskFilter, *wire.Refusal) {
 }
 
 // candidates yields the disks that DiskIds names, or all if it is absent.
-func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *wire.Refusal) {
+func (s *Server) candidates(x *exchange) (iter.Seq[*state.Disk], *wire.Refusal) {
 	ids, given, no := x.Params.JSONList("DiskIds",
 		func() *wire.Refusal {
 			return wire.Refuse(403, "InvalidDiskIds.Malformed", "The amount of specified disk IDs exceeds the limit of 100.")
@@ -144,18 +145,18 @@ func (s *Server) filterZone(x *exchange) (diskFilter, *wire.Refusal) {
 	if !slices.Contains(s.config.Zones, zone) {
 		return nil, wire.Refuse(400, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", zone)
 	}
-	return func(d *disk) bool { return d.zone == zone }, nil
+	return func(d *state.Disk) bool { return d.Zone == zone }, nil
 }
 
 func filterStatus(x *exchange) (diskFilter, *wire.Refusal) {
 	status := x.Params["Status"]
-	if !x.Params.OneOf("Status", diskStates...) {
-		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, config.List(diskStates))
+	if !x.Params.OneOf("Status", state.DiskStates...) {
+		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, config.List(state.DiskStates))
 	}
 	if status == "" || status == "All" {
 		return nil, nil
 	}
-	return func(d *disk) bool { return d.shown(x.now) == status }, nil
+	return func(d *state.Disk) bool { return d.Shown(x.now) == status }, nil
 }
 
 func filterCategory(x *exchange) (diskFilter, *wire.Refusal) {
@@ -163,10 +164,10 @@ func filterCategory(x *exchange) (diskFilter, *wire.Refusal) {
 	if category == "" || category == "all" {
 		return nil, nil
 	}
-	if _, ok := categories[category]; !ok && !slices.Contains(localCategories, category) {
+	if _, ok := state.Categories[category]; !ok && !slices.Contains(state.LocalCategories, category) {
 		return nil, wire.Refuse(400, "InvalidCategory.ValueNotSupported", "The specified parameter Category %q is not valid.", category)
 	}
-	return func(d *disk) bool { return d.category == category }, nil
+	return func(d *state.Disk) bool { return d.Category == category }, nil
 }
 
 // filterType reads DiskType.
@@ -177,7 +178,7 @@ func filterType(x *exchange) (diskFilter, *wire.Refusal) {
 	if x.Params["DiskType"] == "" || x.Params["DiskType"] == "all" {
 		return nil, nil
 	}
-	return func(d *disk) bool { return d.kind() == x.Params["DiskType"] }, nil
+	return func(d *state.Disk) bool { return d.Kind() == x.Params["DiskType"] }, nil
 }
 
 func (s *Server) filterTags(x *exchange) (diskFilter, *wire.Refusal) {
@@ -185,10 +186,10 @@ func (s *Server) filterTags(x *exchange) (diskFilter, *wire.Refusal) {
 	if no != nil || len(want) == 0 {
 		return nil, no
 	}
-	if len(want) > maxTags {
-		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
+	if len(want) > state.MaxTags {
+		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", state.MaxTags)
 	}
-	return func(d *disk) bool { return wire.HasTags(d.tags.searched(x.now, s.timing.TagsVisible), want) }, nil
+	return func(d *state.Disk) bool { return wire.HasTags(d.Tags.Searched(x.now, s.timing.TagsVisible), want) }, nil
 }
 
 func filterMultiAttach(x *exchange) (diskFilter, *wire.Refusal) {
@@ -198,7 +199,7 @@ func filterMultiAttach(x *exchange) (diskFilter, *wire.Refusal) {
 	if x.Params["MultiAttach"] == "" {
 		return nil, nil
 	}
-	return func(d *disk) bool { return d.multiAttachText() == x.Params["MultiAttach"] }, nil
+	return func(d *state.Disk) bool { return multiAttachText(d) == x.Params["MultiAttach"] }, nil
 }
 
 func filterChargeType(x *exchange) (diskFilter, *wire.Refusal) {
@@ -208,7 +209,7 @@ func filterChargeType(x *exchange) (diskFilter, *wire.Refusal) {
 	if x.Params["DiskChargeType"] != "PrePaid" {
 		return nil, nil
 	}
-	return func(*disk) bool { return false }, nil
+	return func(*state.Disk) bool { return false }, nil
 }
 
 // filterInstance filters by the instances that reads show a disk attached to.
@@ -217,28 +218,28 @@ func (s *Server) filterInstance(x *exchange) (diskFilter, *wire.Refusal) {
 	if id == "" {
 		return nil, nil
 	}
-	return func(d *disk) bool {
-		return slices.ContainsFunc(s.listed(d, x.now), func(a *attachment) bool { return a.instance.ID == id })
+	return func(d *state.Disk) bool {
+		return slices.ContainsFunc(s.listed(d, x.now), func(a *state.Attachment) bool { return a.Instance.ID == id })
 	}, nil
 }
 
-func filterTruth(name string, of func(*disk) bool) func(*exchange) (diskFilter, *wire.Refusal) {
+func filterTruth(name string, of func(*state.Disk) bool) func(*exchange) (diskFilter, *wire.Refusal) {
 	return func(x *exchange) (diskFilter, *wire.Refusal) {
 		want, no := x.Params.Boolean(name, false)
 		if no != nil || x.Params[name] == "" {
 			return nil, no
 		}
-		return func(d *disk) bool { return of(d) == want }, nil
+		return func(d *state.Disk) bool { return of(d) == want }, nil
 	}
 }
 
-func filterText(name string, of func(*disk) string) func(*exchange) (diskFilter, *wire.Refusal) {
+func filterText(name string, of func(*state.Disk) string) func(*exchange) (diskFilter, *wire.Refusal) {
 	return func(x *exchange) (diskFilter, *wire.Refusal) {
 		want := x.Params[name]
 		if want == "" {
 			return nil, nil
 		}
-		return func(d *disk) bool { return of(d) == want }, nil
+		return func(d *state.Disk) bool { return of(d) == want }, nil
 	}
 }
 
@@ -248,24 +249,25 @@ func filterCreation(x *exchange) (diskFilter, *wire.Refusal) {
 	if no != nil || from.IsZero() && to.IsZero() {
 		return nil, no
 	}
-	return func(d *disk) bool {
-		return (from.IsZero() || !d.created.Before(from)) && (to.IsZero() || !d.created.After(to))
+	return func(d *state.Disk) bool {
+		return (from.IsZero() || !d.Created.Before(from)) && (to.IsZero() || !d.Created.After(to))
 	}, nil
 }
 
-func (d *disk) multiAttachText() string {
-	if d.multiAttach {
+// multiAttachText is MultiAttach as ECS writes it.
+func multiAttachText(d *state.Disk) string {
+	if d.MultiAttach {
 		return "Enabled"
 	}
 	return "Disabled"
 }
 
 // listed returns the attachments that reads name the instances of.
-func (s *Server) listed(d *disk, now time.Time) []*attachment {
-	var list []*attachment
-	for _, a := range d.attachments {
-		phase := a.shown(now)
-		if phase == diskInUse || phase == diskDetaching && !s.config.Doubts.HideDetaching || phase == diskAttaching && s.config.Doubts.ListAttaching {
+func (s *Server) listed(d *state.Disk, now time.Time) []*state.Attachment {
+	var list []*state.Attachment
+	for _, a := range d.Attachments {
+		phase := a.Shown(now)
+		if phase == state.DiskInUse || phase == state.DiskDetaching && !s.config.Doubts.HideDetaching || phase == state.DiskAttaching && s.config.Doubts.ListAttaching {
 			list = append(list, a)
 		}
 	}
@@ -274,38 +276,38 @@ func (s *Server) listed(d *disk, now time.Time) []*attachment {
 
 // renderAttachments shows what a disk is attached to. A disk with MultiAttach
 // has that in Attachments alone.
-func (s *Server) renderAttachments(o wire.Object, d *disk, now time.Time) {
+func (s *Server) renderAttachments(o wire.Object, d *state.Disk, now time.Time) {
 	list := []wire.Object{}
 	for _, a := range s.listed(d, now) {
-		list = append(list, wire.Object{"InstanceId": a.instance.ID, "Device": a.device, "AttachedTime": wire.Stamp(a.attached)})
-		if !d.multiAttach && a.phase != diskAttaching {
-			o["InstanceId"], o["Device"], o["AttachedTime"] = a.instance.ID, a.device, wire.Stamp(a.attached)
+		list = append(list, wire.Object{"InstanceId": a.Instance.ID, "Device": a.Device, "AttachedTime": wire.Stamp(a.Attached)})
+		if !d.MultiAttach && a.Phase != state.DiskAttaching {
+			o["InstanceId"], o["Device"], o["AttachedTime"] = a.Instance.ID, a.Device, wire.Stamp(a.Attached)
 		}
 	}
 	o["Attachments"], o["MountInstances"], o["MountInstanceNum"] = wire.Wrapped("Attachment", list), wire.Wrapped("MountInstance", list), len(list)
 }
 
 // renderDisk returns a disk as DescribeDisks shows it.
-func (s *Server) renderDisk(d *disk, x *exchange) wire.Object {
+func (s *Server) renderDisk(d *state.Disk, x *exchange) wire.Object {
 	o := wire.Object{
-		"DiskId": d.id, "DiskName": d.name, "Description": d.description, "RegionId": s.config.Region, "ZoneId": d.zone,
-		"Status": d.shown(x.now), "Type": d.kind(), "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
-		"ProvisionedIops": d.provisionedIOPS, "BurstingEnabled": d.bursting, "Encrypted": d.encrypted, "KMSKeyId": d.kmsKey,
-		"MultiAttach": d.multiAttachText(), "InstanceId": "", "Device": "", "SerialNumber": d.serial(), "BdfId": nil,
-		"CreationTime": d.created.UTC().Format(wire.SecondTime), "AttachedTime": "", "DetachedTime": wire.Stamp(d.detached), "ExpiredTime": "2999-09-08T16:00Z",
-		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": !d.keepAutoSnapshot,
-		"EnableAutoSnapshot": !d.noAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
-		"Portable": !d.system, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
-		"SourceSnapshotId": d.sourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
-		"Tags": wire.Wrapped("Tag", s.tags(d.tags)), "OperationLocks": wire.Wrapped("OperationLock", d.renderLocks()),
+		"DiskId": d.ID, "DiskName": d.Name, "Description": d.Description, "RegionId": s.config.Region, "ZoneId": d.Zone,
+		"Status": d.Shown(x.now), "Type": d.Kind(), "Category": d.Category, "PerformanceLevel": d.Level, "Size": d.Size,
+		"ProvisionedIops": d.ProvisionedIOPS, "BurstingEnabled": d.Bursting, "Encrypted": d.Encrypted, "KMSKeyId": d.KMSKey,
+		"MultiAttach": multiAttachText(d), "InstanceId": "", "Device": "", "SerialNumber": d.Serial(), "BdfId": nil,
+		"CreationTime": d.Created.UTC().Format(wire.SecondTime), "AttachedTime": "", "DetachedTime": wire.Stamp(d.Detached), "ExpiredTime": "2999-09-08T16:00Z",
+		"DeleteWithInstance": d.DeleteWithInstance, "DeleteAutoSnapshot": !d.KeepAutoSnapshot,
+		"EnableAutoSnapshot": !d.NoAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
+		"Portable": !d.System, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.ResourceGroup, "ImageId": "",
+		"SourceSnapshotId": d.SourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.StorageCluster, "ProductCode": "",
+		"Tags": wire.Wrapped("Tag", s.tags(d.Tags)), "OperationLocks": wire.Wrapped("OperationLock", renderLocks(d.Locks)),
 	}
 	s.renderAttachments(o, d, x.now)
 	wanted := x.Params.List("AdditionalAttributes")
 	if slices.Contains(wanted, "IOPS") {
-		iops := categories[d.category].iops(d.size, d.level) + d.provisionedIOPS
+		iops := state.Categories[d.Category].IOPS(d.Size, d.Level) + d.ProvisionedIOPS
 		o["IOPS"], o["IOPSRead"], o["IOPSWrite"] = iops, iops, iops
 	}
-	if slices.Contains(wanted, "Placement") && d.zone == "" {
+	if slices.Contains(wanted, "Placement") && d.Zone == "" {
 		o["Placement"] = wire.Object{"ZoneIds": strings.Join(s.config.Zones, "\n")}
 	}
 	return o

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -33,33 +34,33 @@ func (s *Server) describeInstances(x *exchange) (wire.Object, *wire.Refusal) {
 	if no != nil {
 		return nil, no
 	}
-	if !x.Params.OneOf("Status", instanceStates...) {
-		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.Params["Status"], config.List(instanceStates))
+	if !x.Params.OneOf("Status", state.InstanceStates...) {
+		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.Params["Status"], config.List(state.InstanceStates))
 	}
 	page, no := s.readPage(x, wire.Paging{DefaultSize: 10, MaxSize: 100, MinResults: 10, MaxResults: 100})
 	if no != nil {
 		return nil, no
 	}
-	var found []*instance
-	for _, i := range s.instancesFor(x) {
+	var found []*state.Instance
+	for i := range s.instancesFor(x) {
 		if (!byID || slices.Contains(ids, i.ID)) && x.Params.OneOf("ZoneId", i.Zone) && x.Params.OneOf("Status", i.Status) &&
-			x.Params.OneOf("InstanceType", i.Type) && x.Params.OneOf("InstanceTypeFamily", i.kind.family()) &&
-			wire.HasTags(i.tags.searched(x.now, s.timing.TagsVisible), tags) {
+			x.Params.OneOf("InstanceType", i.Type) && x.Params.OneOf("InstanceTypeFamily", i.Kind.FamilyName()) &&
+			wire.HasTags(i.Tags.Searched(x.now, s.timing.TagsVisible), tags) {
 			found = append(found, i)
 		}
 	}
-	shown, reply := wire.Cut(page, found, func(i *instance) int { return i.seq })
+	shown, reply := wire.Cut(page, found, func(i *state.Instance) int { return i.Seq })
 	reply["Instances"] = wire.Wrapped("Instance", wire.Each(shown, s.renderInstance))
 	return reply, nil
 }
 
 // renderInstance returns an instance as DescribeInstances shows it.
-func (s *Server) renderInstance(i *instance) wire.Object {
+func (s *Server) renderInstance(i *state.Instance) wire.Object {
 	return wire.Object{
 		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": s.config.Region, "ZoneId": i.Zone, "Status": i.Status,
-		"InstanceType": i.Type, "InstanceTypeFamily": i.kind.family(), "IoOptimized": !i.kind.NotIOOptimized,
+		"InstanceType": i.Type, "InstanceTypeFamily": i.Kind.FamilyName(), "IoOptimized": !i.Kind.NotIOOptimized,
 		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
-		"Tags": wire.Wrapped("Tag", s.tags(i.tags)), "OperationLocks": wire.Wrapped("LockReason", i.renderLocks()),
-		"MetadataOptions": i.metadataOptions(),
+		"Tags": wire.Wrapped("Tag", s.tags(i.Tags)), "OperationLocks": wire.Wrapped("LockReason", renderLocks(i.LockReasons())),
+		"MetadataOptions": metadataOptions(i),
 	}
 }

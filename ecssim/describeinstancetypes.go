@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -28,26 +29,28 @@ func (s *Server) describeInstanceTypes(x *exchange) (wire.Object, *wire.Refusal)
 	if no != nil {
 		return nil, no
 	}
-	if !x.Params.OneOf("NvmeSupport", nvmeSupport...) {
-		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.Params["NvmeSupport"], config.List(nvmeSupport))
+	if !x.Params.OneOf("NvmeSupport", state.NVMeSupport...) {
+		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.Params["NvmeSupport"], config.List(state.NVMeSupport))
 	}
 	page, no := s.readTokenPage(x, wire.Paging{Fallback: 100, MinResults: 1, MaxResults: 100})
 	if no != nil {
 		return nil, no
 	}
-	var found []InstanceType
-	for _, name := range s.fleet.typeNames() {
-		t := s.fleet.types[name]
-		if (len(names) == 0 || slices.Contains(names, t.ID)) && (len(families) == 0 || slices.Contains(families, t.family())) &&
+	var found []state.InstanceType
+	all := s.region.InstanceTypes()
+	for _, t := range all {
+		if (len(names) == 0 || slices.Contains(names, t.ID)) && (len(families) == 0 || slices.Contains(families, t.FamilyName())) &&
 			t.DiskQuantity >= quantity && x.Params.OneOf("NvmeSupport", t.NVMe) {
 			found = append(found, t)
 		}
 	}
-	order := s.fleet.typeNames() // which hardly ever changes, so that a place in it is a key
-	shown, reply := wire.Cut(page, found, func(t InstanceType) int { return slices.Index(order, t.ID) + 1 })
-	reply["InstanceTypes"] = wire.Wrapped("InstanceType", wire.Each(shown, func(t InstanceType) wire.Object {
+	place := func(t state.InstanceType) int { // in the list, which hardly ever changes, so that it is a key
+		return 1 + slices.IndexFunc(all, func(other state.InstanceType) bool { return other.ID == t.ID })
+	}
+	shown, reply := wire.Cut(page, found, place)
+	reply["InstanceTypes"] = wire.Wrapped("InstanceType", wire.Each(shown, func(t state.InstanceType) wire.Object {
 		return wire.Object{
-			"InstanceTypeId": t.ID, "InstanceTypeFamily": t.family(), "DiskQuantity": t.DiskQuantity, "NvmeSupport": t.NVMe,
+			"InstanceTypeId": t.ID, "InstanceTypeFamily": t.FamilyName(), "DiskQuantity": t.DiskQuantity, "NvmeSupport": t.NVMe,
 			"LocalStorageAmount": 0, "LocalStorageCapacity": 0, "LocalStorageCategory": "",
 		}
 	}))

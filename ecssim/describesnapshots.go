@@ -1,10 +1,13 @@
 package ecssim
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -20,7 +23,7 @@ var describeSnapshots = action{
 }
 
 // snapshotFilter tells whether a read may show a snapshot.
-type snapshotFilter func(*snapshot) bool
+type snapshotFilter func(*state.Snapshot) bool
 
 // describeSnapshots shows the snapshots that pass every filter, the newest
 // first.
@@ -46,7 +49,7 @@ func (s *Server) describeSnapshots(x *exchange) (wire.Object, *wire.Refusal) {
 	if dry, no := x.Params.Boolean("DryRun", false); no != nil || dry {
 		return nil, orDryRun(no)
 	}
-	var found []*snapshot
+	var found []*state.Snapshot
 	for n := range s.shotsFor(x, ids, !byID) {
 		if !slices.ContainsFunc(filters, func(f snapshotFilter) bool { return !f(n) }) {
 			found = append(found, n)
@@ -55,8 +58,8 @@ func (s *Server) describeSnapshots(x *exchange) (wire.Object, *wire.Refusal) {
 	if (x.Params.HasList("Tag") || x.Params["ResourceGroupId"] != "") && len(found) > maxTagged {
 		found = found[:maxTagged]
 	}
-	shown, reply := wire.Cut(page, found, func(n *snapshot) int { return -n.seq })
-	reply["Snapshots"] = wire.Wrapped("Snapshot", wire.Each(shown, func(n *snapshot) wire.Object { return s.renderSnapshot(n, x.now) }))
+	shown, reply := wire.Cut(page, found, func(n *state.Snapshot) int { return -n.Seq })
+	reply["Snapshots"] = wire.Wrapped("Snapshot", wire.Each(shown, func(n *state.Snapshot) wire.Object { return s.renderSnapshot(n, x.now) }))
 	return reply, nil
 }
 
@@ -69,8 +72,8 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *wire.Refusal) 
 	if no != nil {
 		return nil, no
 	}
-	if len(tags) > maxTags {
-		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
+	if len(tags) > state.MaxTags {
+		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", state.MaxTags)
 	}
 	encrypted, no := x.Params.Boolean("Encrypted", false)
 	if no != nil {
@@ -82,23 +85,23 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *wire.Refusal) 
 	}
 	p := x.Params
 	return []snapshotFilter{
-		func(n *snapshot) bool { return p["DiskId"] == "" || p["DiskId"] == n.diskID },
-		func(n *snapshot) bool { return p["InstanceId"] == "" || n.ofInstance(p["InstanceId"]) },
-		func(n *snapshot) bool { return p["SnapshotName"] == "" || p["SnapshotName"] == n.name },
-		func(n *snapshot) bool { return p["Status"] == "all" || p.OneOf("Status", n.status) },
-		func(n *snapshot) bool { return p["SnapshotType"] == "all" || p.OneOf("SnapshotType", n.kind()) },
-		func(n *snapshot) bool { return p.OneOf("SourceDiskType", n.disk.kind()) },
-		func(n *snapshot) bool { return p.OneOf("Usage", s.usage(n)) },
-		func(*snapshot) bool { return p.OneOf("Category", "standard") },
-		func(n *snapshot) bool { return p.OneOf("ResourceGroupId", n.resourceGroup) },
-		func(n *snapshot) bool { return p["Encrypted"] == "" || n.encrypted == encrypted },
-		func(n *snapshot) bool { return p.OneOf("KMSKeyId", n.kmsKey) },
-		func(n *snapshot) bool { return p.OneOf("SnapshotLinkId", n.linkID()) },
-		func(n *snapshot) bool {
-			return wire.HasTags(n.tags.searched(x.now, s.timing.TagsVisible), tags)
+		func(n *state.Snapshot) bool { return p["DiskId"] == "" || p["DiskId"] == n.DiskID },
+		func(n *state.Snapshot) bool { return p["InstanceId"] == "" || n.OfInstance(p["InstanceId"]) },
+		func(n *state.Snapshot) bool { return p["SnapshotName"] == "" || p["SnapshotName"] == n.Name },
+		func(n *state.Snapshot) bool { return p["Status"] == "all" || p.OneOf("Status", n.Status) },
+		func(n *state.Snapshot) bool { return p["SnapshotType"] == "all" || p.OneOf("SnapshotType", n.Kind()) },
+		func(n *state.Snapshot) bool { return p.OneOf("SourceDiskType", n.Disk.Kind()) },
+		func(n *state.Snapshot) bool { return p.OneOf("Usage", s.usage(n)) },
+		func(*state.Snapshot) bool { return p.OneOf("Category", "standard") },
+		func(n *state.Snapshot) bool { return p.OneOf("ResourceGroupId", n.ResourceGroup) },
+		func(n *state.Snapshot) bool { return p["Encrypted"] == "" || n.Encrypted == encrypted },
+		func(n *state.Snapshot) bool { return p.OneOf("KMSKeyId", n.KMSKey) },
+		func(n *state.Snapshot) bool { return p.OneOf("SnapshotLinkId", n.LinkID()) },
+		func(n *state.Snapshot) bool {
+			return wire.HasTags(n.Tags.Searched(x.now, s.timing.TagsVisible), tags)
 		},
-		func(n *snapshot) bool {
-			return (from.IsZero() || !n.cutAt.Before(from)) && (to.IsZero() || passed(n.cutAt, to))
+		func(n *state.Snapshot) bool {
+			return (from.IsZero() || !n.CutAt.Before(from)) && (to.IsZero() || state.Passed(n.CutAt, to))
 		},
 	}, nil
 }
@@ -109,7 +112,7 @@ func checkSnapshotWords(x *exchange) *wire.Refusal {
 		name    string
 		allowed []string
 	}{
-		{"Status", shotStates},
+		{"Status", state.SnapshotStates},
 		{"SnapshotType", []string{"auto", "user", "all"}},
 		{"SourceDiskType", []string{"system", "data"}},
 		{"Usage", []string{"none", "image", "disk", "image_disk"}},
@@ -123,16 +126,9 @@ func checkSnapshotWords(x *exchange) *wire.Refusal {
 	return nil
 }
 
-// ofInstance tells whether the source is attached to an instance.
-func (n *snapshot) ofInstance(id string) bool {
-	return slices.ContainsFunc(n.disk.attachments, func(a *attachment) bool { return a.instance.ID == id })
-}
-
-func (n *snapshot) linkID() string { return "sl-" + n.diskID[len(diskPrefix):] }
-
 // usage tells what was made from a snapshot.
-func (s *Server) usage(n *snapshot) string {
-	if s.madeFrom(n) > 0 {
+func (s *Server) usage(n *state.Snapshot) string {
+	if s.region.MadeFrom(n) > 0 {
 		return "disk"
 	}
 	return "none"
@@ -157,4 +153,28 @@ func creationBounds(x *exchange) (from, to time.Time, no *wire.Refusal) {
 		*into = t
 	}
 	return from, to, nil
+}
+
+func percentText(n int) string { return fmt.Sprintf("%d%%", n) }
+
+// renderSnapshot shows a snapshot as DescribeSnapshots does.
+func (s *Server) renderSnapshot(n *state.Snapshot, now time.Time) wire.Object {
+	percent, left := n.Progress(now)
+	cut := ""
+	if state.Passed(n.CutAt, now) {
+		cut = wire.Stamp(n.CutAt)
+	}
+	changed := cut
+	if n.Status != state.SnapshotProgressing {
+		changed = wire.Stamp(n.DoneAt)
+	}
+	return wire.Object{
+		"SnapshotId": n.ID, "SnapshotName": n.Name, "Description": n.Description, "Status": n.Status, "Progress": percentText(percent),
+		"RemainTime": int(math.Ceil(left.Seconds())), "Available": n.Usable(now), "CreationTime": cut, "LastModifiedTime": changed,
+		"SourceDiskId": n.DiskID, "SourceDiskSize": fmt.Sprint(n.Size), "SourceDiskType": n.Disk.Kind(), "SourceStorageType": "disk",
+		"Encrypted": n.Encrypted, "KMSKeyId": n.KMSKey, "Usage": s.usage(n), "SnapshotType": n.Kind(), "SnapshotLinkId": n.LinkID(),
+		"SnapshotSN": n.ID[len(state.SnapshotPrefix):], "RetentionDays": n.RetentionDays, "Category": "standard", "InstantAccess": state.Categories[n.Category].Instant,
+		"InstantAccessRetentionDays": 0, "RegionId": s.config.Region, "SourceRegionId": "", "SourceSnapshotId": "",
+		"ResourceGroupId": n.ResourceGroup, "ProductCode": "", "Tags": wire.Wrapped("Tag", s.tags(n.Tags)),
+	}
 }

@@ -1,6 +1,9 @@
 package ecssim
 
-import "github.com/topodisk/topodisk/ecssim/wire"
+import (
+	"github.com/topodisk/topodisk/ecssim/state"
+	"github.com/topodisk/topodisk/ecssim/wire"
+)
 
 var describeRegions = action{
 	name: "DescribeRegions", anyRegion: true,
@@ -32,7 +35,7 @@ func (s *Server) describeZones(x *exchange) (wire.Object, *wire.Refusal) {
 	}
 	var list []wire.Object
 	for _, zone := range s.config.Zones {
-		offers := s.stock.offers(zone)
+		offers := wire.Each(s.region.StockOf(zone), func(l state.StockLevel) string { return l.Category })
 		z := wire.Object{
 			"ZoneId": zone, "LocalName": zone, "ZoneType": "AvailabilityZone",
 			"AvailableDiskCategories":   wire.Wrapped("DiskCategories", offers),
@@ -40,7 +43,7 @@ func (s *Server) describeZones(x *exchange) (wire.Object, *wire.Refusal) {
 			"AvailableResourceCreation": wire.Wrapped("ResourceTypes", []string{"IoOptimized", "Instance", "Disk", "VSwitch"}),
 		}
 		if verbose {
-			types := s.fleet.typeNames()
+			types := wire.Each(s.region.InstanceTypes(), func(t state.InstanceType) string { return t.ID })
 			z["AvailableInstanceTypes"] = wire.Wrapped("InstanceTypes", types)
 			z["AvailableResources"] = wire.Wrapped("ResourcesInfo", []wire.Object{{
 				"IoOptimized":          true,

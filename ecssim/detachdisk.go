@@ -1,6 +1,9 @@
 package ecssim
 
-import "github.com/topodisk/topodisk/ecssim/wire"
+import (
+	"github.com/topodisk/topodisk/ecssim/state"
+	"github.com/topodisk/topodisk/ecssim/wire"
+)
 
 var detachDisk = action{
 	name:       "DetachDisk",
@@ -25,51 +28,51 @@ func (s *Server) detachDisk(x *exchange) (wire.Object, *wire.Refusal) {
 	if no != nil {
 		return nil, no
 	}
-	if no := i.checkState(403); no != nil {
+	if no := checkState(i, 403); no != nil {
 		return nil, no
 	}
 	if no := s.checkDetachable(d, i, deleteWithInstance); no != nil {
 		return nil, no
 	}
-	if no := s.checkQueue(i, diskDetaching); no != nil {
+	if no := s.checkQueue(i, state.DiskDetaching); no != nil {
 		return nil, no
 	}
-	s.startDetach(x, d.on(i))
+	s.startDetach(x, d.On(i))
 	return nil, nil
 }
 
 // checkDetachable refuses a disk that is in no state to be detached.
-func (s *Server) checkDetachable(d *disk, i *instance, deleteWithInstance bool) *wire.Refusal {
-	a := d.on(i)
-	ephemeral := categories[d.category].ephemeral
+func (s *Server) checkDetachable(d *state.Disk, i *state.Instance, deleteWithInstance bool) *wire.Refusal {
+	a := d.On(i)
+	ephemeral := state.Categories[d.Category].Ephemeral
 	switch {
-	case d.system && i.Status != instanceStopped:
-		return wire.Refuse(403, "DiskTypeViolation", "The system disk %s of a running instance can't be detached.", d.id)
-	case d.creating || d.modifying:
+	case d.System && i.Status != state.InstanceStopped:
+		return wire.Refuse(403, "DiskTypeViolation", "The system disk %s of a running instance can't be detached.", d.ID)
+	case d.Creating || d.Modifying:
 		return wrongState(d)
-	case a == nil && len(d.attachments) == 0:
+	case a == nil && len(d.Attachments) == 0:
 		return s.alreadyDetached(d, i)
 	case a == nil:
 		return notAttached(d, i)
-	case a.phase == diskDetaching:
-		return wire.Refuse(403, "InvalidOperation.DiskDetachingFromThisEcs", "The disk %s is being detached from this instance.", d.id)
-	case a.phase != diskInUse:
+	case a.Phase == state.DiskDetaching:
+		return wire.Refuse(403, "InvalidOperation.DiskDetachingFromThisEcs", "The disk %s is being detached from this instance.", d.ID)
+	case a.Phase != state.DiskInUse:
 		return wrongState(d)
-	case d.multiAttach && deleteWithInstance:
+	case d.MultiAttach && deleteWithInstance:
 		return wire.Refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
 	case ephemeral && !deleteWithInstance:
-		return wire.Refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.category)
+		return wire.Refuse(403, "InvalidParameter.DeleteWithInstance", "The disk category %s takes DeleteWithInstance=true only.", d.Category)
 	}
 	return nil
 }
 
 // startDetach turns the attachment and plans the end of it.
-func (s *Server) startDetach(x *exchange, a *attachment) {
-	s.turn(a, diskDetaching, x.now, x.cause())
-	s.plan(x, transition{
-		at: s.repliesAt(x).Add(s.timing.Vary(s.timing.Detach)), disk: a.disk.id,
-		valid: func() bool { return a.live() && a.phase == diskDetaching },
-		done:  func(t transition) { s.removeAttachment(a, t.at, t.cause) },
-		fail:  func(t transition) { s.turn(a, diskInUse, t.at, t.cause) },
+func (s *Server) startDetach(x *exchange, a *state.Attachment) {
+	s.region.Turn(a, state.DiskDetaching, x.now, x.cause())
+	s.plan(x, state.Transition{
+		At: s.repliesAt(x).Add(s.timing.Vary(s.timing.Detach)), Disk: a.Disk.ID,
+		Valid: func() bool { return a.Live() && a.Phase == state.DiskDetaching },
+		Done:  func(t state.Transition) { s.region.RemoveAttachment(a, t.At, t.Cause) },
+		Fail:  func(t state.Transition) { s.region.Turn(a, state.DiskInUse, t.At, t.Cause) },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -104,11 +105,11 @@ func (s *Server) SetDoubts(d Doubts) error {
 
 // takesState tells whether an action that changes a disk in place can do so in
 // the disk's state.
-func (d Doubts) takesState(action string, disk *disk) bool {
-	switch disk.state() {
-	case diskAvailable, diskInUse:
+func (d Doubts) takesState(action string, disk *state.Disk) bool {
+	switch disk.State() {
+	case state.DiskAvailable, state.DiskInUse:
 		return true
-	case diskCreating:
+	case state.DiskCreating:
 		return slices.Contains(CreatingActions, action) && !slices.Contains(d.RefuseCreating, action)
 	}
 	return false
@@ -116,34 +117,34 @@ func (d Doubts) takesState(action string, disk *disk) bool {
 
 // conflict is the refusal of an attach or a detach while the instance is busy
 // with another.
-func (d Doubts) conflict(i *instance) *wire.Refusal {
+func (d Doubts) conflict(i *state.Instance) *wire.Refusal {
 	return wire.Refuse(cmp.Or(d.ConflictStatus, 403), "InvalidOperation.Conflict", "The operation conflicts with another one on instance %s.", i.ID)
 }
 
 // inUse is the refusal to attach a disk that is In_use.
-func (s *Server) inUse(d *disk) *wire.Refusal {
+func (s *Server) inUse(d *state.Disk) *wire.Refusal {
 	if s.config.Doubts.InUseCode == "InvalidDisk.InUse" {
-		return wire.Refuse(404, "InvalidDisk.InUse", "The specified disk %s is in use.", d.id)
+		return wire.Refuse(404, "InvalidDisk.InUse", "The specified disk %s is in use.", d.ID)
 	}
 	return wrongState(d)
 }
 
 // alreadyDetached is the refusal to detach a disk that is attached to nothing.
-func (s *Server) alreadyDetached(d *disk, i *instance) *wire.Refusal {
+func (s *Server) alreadyDetached(d *state.Disk, i *state.Instance) *wire.Refusal {
 	switch s.config.Doubts.DetachedCode {
 	case "DependencyViolation":
 		return notAttached(d, i)
 	case "IncorrectDiskStatus":
 		return wrongState(d)
 	}
-	return wire.Refuse(404, "InvalidDisk.AlreadyDetached", "The specified disk %s has been detached.", d.id)
+	return wire.Refuse(404, "InvalidDisk.AlreadyDetached", "The specified disk %s has been detached.", d.ID)
 }
 
-func notAttached(d *disk, i *instance) *wire.Refusal {
-	return wire.Refuse(403, "DependencyViolation", "The specified disk %s is not attached to the specified instance %s.", d.id, i.ID)
+func notAttached(d *state.Disk, i *state.Instance) *wire.Refusal {
+	return wire.Refuse(403, "DependencyViolation", "The specified disk %s is not attached to the specified instance %s.", d.ID, i.ID)
 }
 
 // wrongState is the refusal of a disk for the state that it is in.
-func wrongState(d *disk) *wire.Refusal {
-	return wire.Refuse(403, "IncorrectDiskStatus", "The current status %s of disk %s does not support this operation.", d.state(), d.id)
+func wrongState(d *state.Disk) *wire.Refusal {
+	return wire.Refuse(403, "IncorrectDiskStatus", "The current status %s of disk %s does not support this operation.", d.State(), d.ID)
 }

@@ -64,13 +64,13 @@ func (s *Server) removeTags(x *exchange) (wire.Object, *wire.Refusal) {
 		return nil, no
 	}
 	for _, t := range targets {
-		after := maps.Clone(t.tags.current)
+		after := maps.Clone(t.tags.Current)
 		for _, tag := range list {
 			if v, ok := after[tag.Key]; ok && (!tag.HasValue || tag.Value == v) {
 				delete(after, tag.Key)
 			}
 		}
-		t.tags.change(after, x.now)
+		t.tags.Change(after, x.now)
 	}
 	return nil, nil
 }
@@ -124,7 +124,7 @@ func (s *Server) countTags(x *exchange, want []wire.Tag) []*countedTag {
 			if !x.Params.OneOf("ResourceId", t.id) {
 				continue
 			}
-			for key, value := range t.tags.current {
+			for key, value := range t.tags.Current {
 				if !wanted(want, key, value) {
 					continue
 				}

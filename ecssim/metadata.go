@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -103,8 +104,8 @@ func (x *exchange) readMetadataRequest(m wire.Message) *wire.Refusal {
 }
 
 // guest returns the instance that asks, if it may.
-func (s *Server) guest(x *exchange) (*instance, *wire.Refusal) {
-	i := s.fleet.instances[x.Params["InstanceId"]]
+func (s *Server) guest(x *exchange) (*state.Instance, *wire.Refusal) {
+	i := s.region.Instance(x.Params["InstanceId"])
 	switch {
 	case i == nil:
 		return nil, wire.Refuse(404, "NotFound", "no instance %q: a header X-Sim-Instance, or a listener of its own, says which instance asks", x.Params["InstanceId"])
@@ -163,7 +164,7 @@ func (s *Server) readMetadata(x *exchange) (wire.Object, *wire.Refusal) {
 	return nil, nil
 }
 
-func (s *Server) checkMetadataToken(x *exchange, i *instance) *wire.Refusal {
+func (s *Server) checkMetadataToken(x *exchange, i *state.Instance) *wire.Refusal {
 	token := x.header[tokenHeader]
 	if token == "" {
 		if i.TokensRequired {
@@ -179,7 +180,7 @@ func (s *Server) checkMetadataToken(x *exchange, i *instance) *wire.Refusal {
 
 // lookUp returns the text at a path below meta-data, or the list of what is
 // below that; directories end with a slash.
-func (s *Server) lookUp(i *instance, path string) (string, bool) {
+func (s *Server) lookUp(i *state.Instance, path string) (string, bool) {
 	leaves := s.metadataOf(i)
 	if path == rolesPath+i.Role && i.Role != "" {
 		return s.roleCredentials(i), true
@@ -203,14 +204,14 @@ func (s *Server) lookUp(i *instance, path string) (string, bool) {
 
 // metadataOf returns the texts by path. The role's credentials are not among
 // them, only that they are there.
-func (s *Server) metadataOf(i *instance) map[string]string {
+func (s *Server) metadataOf(i *state.Instance) map[string]string {
 	id := strings.TrimPrefix(i.ID, "i-")
 	n := bytesOf(i.ID)
 	leaves := map[string]string{
 		"instance-id": i.ID, "region-id": s.config.Region, "zone-id": i.Zone, "instance/instance-type": i.Type, "owner-account-id": s.config.Account,
 		"serial-number": serialNumber(i.ID), "hostname": "iZ" + id + "Z", "mac": fmt.Sprintf("00:16:3e:%02x:%02x:%02x", n[0], n[1], n[2]),
-		"private-ipv4": fmt.Sprintf("10.%d.%d.%d", n[0], n[1], n[2]), "vpc-id": "vpc-" + s.ids.code + "sim",
-		"vswitch-id": "vsw-" + s.ids.code + strings.ReplaceAll(i.Zone, "-", ""), "image-id": "aliyun_3_x64_20G_alibase_sim.vhd",
+		"private-ipv4": fmt.Sprintf("10.%d.%d.%d", n[0], n[1], n[2]), "vpc-id": "vpc-" + s.region.Code() + "sim",
+		"vswitch-id": "vsw-" + s.region.Code() + strings.ReplaceAll(i.Zone, "-", ""), "image-id": "aliyun_3_x64_20G_alibase_sim.vhd",
 	}
 	if i.Role != "" {
 		leaves[rolesPath+i.Role] = ""
@@ -234,7 +235,7 @@ func serialNumber(id string) string {
 }
 
 // identityDocument is all that a node plugin needs, in one reply.
-func (s *Server) identityDocument(i *instance) string {
+func (s *Server) identityDocument(i *state.Instance) string {
 	leaves := s.metadataOf(i)
 	return string(wire.EncodeJSON(wire.Object{
 		"zone-id": i.Zone, "region-id": s.config.Region, "instance-id": i.ID, "instance-type": i.Type, "serial-number": leaves["serial-number"],
@@ -245,7 +246,7 @@ func (s *Server) identityDocument(i *instance) string {
 
 // roleCredentials are those of the instance's role. They are the same for all
 // who ask, and others when a twelfth of their life is left.
-func (s *Server) roleCredentials(i *instance) string {
+func (s *Server) roleCredentials(i *state.Instance) string {
 	now, life := time.Now(), cmp.Or(s.config.InstanceKeyLife, 6*time.Hour)
 	key := s.metadata.keys[i.ID]
 	if key == nil || key.Ended || key.Expires.Sub(now) <= life/12 {
@@ -259,7 +260,7 @@ func (s *Server) roleCredentials(i *instance) string {
 }
 
 // metadataOptions is how DescribeInstances shows the instance's settings.
-func (i *instance) metadataOptions() wire.Object {
+func metadataOptions(i *state.Instance) wire.Object {
 	o := wire.Object{"HttpEndpoint": "enabled", "HttpTokens": "optional", "HttpPutResponseHopLimit": 1}
 	if i.MetadataOff {
 		o["HttpEndpoint"] = "disabled"

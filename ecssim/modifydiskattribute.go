@@ -3,6 +3,7 @@ package ecssim
 import (
 	"slices"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -79,7 +80,7 @@ func readAttributes(x *exchange) (attributes, *wire.Refusal) {
 
 // attributeTargets returns the disks that a request names, all of which must
 // exist.
-func (s *Server) attributeTargets(x *exchange) ([]*disk, *wire.Refusal) {
+func (s *Server) attributeTargets(x *exchange) ([]*state.Disk, *wire.Refusal) {
 	ids := x.Params.List("DiskIds")
 	if len(ids) > maxModified {
 		return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter DiskIds.N is not valid: at most %d disks.", maxModified)
@@ -93,7 +94,7 @@ func (s *Server) attributeTargets(x *exchange) ([]*disk, *wire.Refusal) {
 	if len(ids) == 1 {
 		x.disk = ids[0]
 	}
-	var disks []*disk
+	var disks []*state.Disk
 	for _, id := range ids {
 		d, no := s.findDisk(id)
 		if no != nil {
@@ -105,33 +106,33 @@ func (s *Server) attributeTargets(x *exchange) ([]*disk, *wire.Refusal) {
 }
 
 // checkAttributes refuses new values that a disk can't have.
-func (s *Server) checkAttributes(x *exchange, d *disk, c attributes) *wire.Refusal {
+func (s *Server) checkAttributes(x *exchange, d *state.Disk, c attributes) *wire.Refusal {
 	burst := c.burst != nil && *c.burst
-	spec := categories[d.category]
+	spec := state.Categories[d.Category]
 	switch {
-	case c.burst != nil && (d.task != nil || !d.modified.IsZero() && x.now.Before(d.modified.Add(s.timing.BurstReady))):
-		return wire.Refuse(403, "BurstingEnabledForModifyingDiskUnsupported", "The disk %s is being changed: BurstingEnabled can't be set.", d.id)
-	case d.creating || d.modifying:
+	case c.burst != nil && (d.Task != nil || !d.Modified.IsZero() && x.now.Before(d.Modified.Add(s.timing.BurstReady))):
+		return wire.Refuse(403, "BurstingEnabledForModifyingDiskUnsupported", "The disk %s is being changed: BurstingEnabled can't be set.", d.ID)
+	case d.Creating || d.Modifying:
 		return wrongState(d)
-	case c.deleteWithInstance != nil && *c.deleteWithInstance && d.multiAttach:
+	case c.deleteWithInstance != nil && *c.deleteWithInstance && d.MultiAttach:
 		return wire.Refuse(403, "DeleteWithInstance.Conflict", "A disk with MultiAttach can't be released together with an instance.")
-	case c.burst != nil && (!spec.auto || spec.regional):
-		return wire.Refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The disk category %s does not support bursting.", d.category)
-	case burst && d.multiAttach:
+	case c.burst != nil && (!spec.Auto || spec.Regional):
+		return wire.Refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The disk category %s does not support bursting.", d.Category)
+	case burst && d.MultiAttach:
 		return wire.Refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
-	case burst && d.size <= 3:
-		return wire.Refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
+	case burst && d.Size <= 3:
+		return wire.Refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The disk size %d is too small for bursting: it takes more than 3 GiB.", d.Size)
 	}
 	return nil
 }
 
-func (c attributes) apply(d *disk) {
-	set(&d.name, c.name)
-	set(&d.description, c.description)
-	set(&d.deleteWithInstance, c.deleteWithInstance)
-	set(&d.keepAutoSnapshot, negated(c.deleteAutoSnapshot))
-	set(&d.noAutoSnapshot, negated(c.autoSnapshot))
-	set(&d.bursting, c.burst)
+func (c attributes) apply(d *state.Disk) {
+	set(&d.Name, c.name)
+	set(&d.Description, c.description)
+	set(&d.DeleteWithInstance, c.deleteWithInstance)
+	set(&d.KeepAutoSnapshot, negated(c.deleteAutoSnapshot))
+	set(&d.NoAutoSnapshot, negated(c.autoSnapshot))
+	set(&d.Bursting, c.burst)
 }
 
 // set puts a new value in place, if there is one.

@@ -1,13 +1,12 @@
 package ecssim
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -25,34 +24,6 @@ var modifyDiskSpec = action{
 		"PerformanceLevel": *wire.Refuse(400, "InvalidDiskCategory.NotSupported", "The specified disk category is not supported: PerformanceLevel is empty."),
 	},
 	do: (*Server).modifyDiskSpec,
-}
-
-// diskSpec is what ModifyDiskSpec changes of a disk.
-type diskSpec struct {
-	zone, category, level string
-	iops                  int
-}
-
-// String is the category with the level or the provisioned IOPS, if any.
-func (c diskSpec) String() string {
-	if c.iops != 0 {
-		return fmt.Sprintf("%s %d IOPS", c.category, c.iops)
-	}
-	return strings.TrimSpace(c.category + " " + c.level)
-}
-
-func (d *disk) spec() diskSpec { return diskSpec{d.zone, d.category, d.level, d.provisionedIOPS} }
-
-// respec is a change of a disk's spec that is asked for.
-type respec struct {
-	disk     *disk
-	from, to diskSpec
-}
-
-// cooling is the time after a change in which there can't be another.
-type cooling struct {
-	until time.Time
-	free  bool // one change of the IOPS alone may come all the same
 }
 
 // paths are the categories that a category can be changed to. What is not
@@ -76,8 +47,8 @@ func (s *Server) modifyDiskSpec(x *exchange) (wire.Object, *wire.Refusal) {
 	if no != nil {
 		return nil, no
 	}
-	var c respec
-	steps := []func(*exchange, *respec) *wire.Refusal{
+	var c state.SpecChange
+	steps := []func(*exchange, *state.SpecChange) *wire.Refusal{
 		readTarget, s.findModified, s.checkModifiable, checkPath, s.readDestination, readTargetLevel, readTargetIOPS,
 		checkChange, s.checkUsers, s.checkCooling, s.checkModifyQuota,
 	}
@@ -89,143 +60,144 @@ func (s *Server) modifyDiskSpec(x *exchange) (wire.Object, *wire.Refusal) {
 	if dry {
 		return nil, orDryRun(nil)
 	}
-	if c.to.category != c.from.category {
-		if no := s.checkCapacity(c.to.zone, c.to.category, c.disk.size); no != nil {
+	if c.To.Category != c.From.Category {
+		if no := s.checkCapacity(c.To.Zone, c.To.Category, c.Disk.Size); no != nil {
 			return nil, no
 		}
-		if no := s.stock.take(c.to.zone, c.to.category); no != nil {
+		if s.region.SoldOut(c.To.Zone, c.To.Category) != "" {
 			no := soldOut["OperationDenied.NoStock"]
 			return nil, &no
 		}
+		s.region.TakeStock(c.To.Zone, c.To.Category)
 	}
 	return s.startModify(x, c), nil
 }
 
 // readTarget reads the parameters that stand for themselves.
-func readTarget(x *exchange, c *respec) *wire.Refusal {
-	c.to.category, c.to.level = x.Params["DiskCategory"], x.Params["PerformanceLevel"]
+func readTarget(x *exchange, c *state.SpecChange) *wire.Refusal {
+	c.To.Category, c.To.Level = x.Params["DiskCategory"], x.Params["PerformanceLevel"]
 	switch {
 	case !x.Params.OneOf("DiskCategory", targets...):
-		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid: %s.", c.to.category, config.List(targets))
+		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid: %s.", c.To.Category, config.List(targets))
 	case !x.Params.OneOf("PerformanceLevel", "PL0", "PL1", "PL2", "PL3"):
-		return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", c.to.level)
+		return wire.Refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", c.To.Level)
 	}
 	return nil
 }
 
 // findModified finds the disk, whose category is the fallback.
-func (s *Server) findModified(x *exchange, c *respec) (no *wire.Refusal) {
-	if c.disk, no = s.findDisk(x.disk); no != nil {
+func (s *Server) findModified(x *exchange, c *state.SpecChange) (no *wire.Refusal) {
+	if c.Disk, no = s.findDisk(x.disk); no != nil {
 		return no
 	}
-	c.from = c.disk.spec()
-	c.to.zone = c.from.zone
-	if c.to.category == "" {
-		c.to.category = c.from.category
+	c.From = c.Disk.Spec()
+	c.To.Zone = c.From.Zone
+	if c.To.Category == "" {
+		c.To.Category = c.From.Category
 	}
 	return nil
 }
 
 // checkPath refuses a change of category that ECS does not make.
-func checkPath(_ *exchange, c *respec) *wire.Refusal {
-	from, to := c.from.category, c.to.category
+func checkPath(_ *exchange, c *state.SpecChange) *wire.Refusal {
+	from, to := c.From.Category, c.To.Category
 	switch {
-	case c.disk.multiAttach:
+	case c.Disk.MultiAttach:
 		return wire.Refuse(403, "InvalidOperation.MultiAttachDisk", "A disk with MultiAttach does not support this operation.")
 	case paths[from] == nil:
 		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The disk category %s can't be changed.", from)
 	case from == to:
 		return nil
-	case !slices.Contains(paths[from], to), from == "cloud_essd" && categories[to].regional && c.from.level != "PL0" && c.from.level != "PL1":
-		return wire.Refuse(403, "Downgrade.NotSupported", "The disk category %s %s can't be changed to %s.", from, c.from.level, to)
-	case categories[to].regional && (c.disk.bursting || c.from.iops != 0):
+	case !slices.Contains(paths[from], to), from == "cloud_essd" && state.Categories[to].Regional && c.From.Level != "PL0" && c.From.Level != "PL1":
+		return wire.Refuse(403, "Downgrade.NotSupported", "The disk category %s %s can't be changed to %s.", from, c.From.Level, to)
+	case state.Categories[to].Regional && (c.Disk.Bursting || c.From.IOPS != 0):
 		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "A disk with bursting or provisioned IOPS can't be changed to %s.", to)
 	}
-	if spec := categories[to]; c.disk.size < spec.min || c.disk.size > spec.max {
-		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The disk size %d does not fit: category %s takes %d to %d GiB.", c.disk.size, to, spec.min, spec.max)
+	if spec := state.Categories[to]; c.Disk.Size < spec.Min || c.Disk.Size > spec.Max {
+		return wire.Refuse(400, "InvalidDiskCategory.ValueNotSupported", "The disk size %d does not fit: category %s takes %d to %d GiB.", c.Disk.Size, to, spec.Min, spec.Max)
 	}
 	return nil
 }
 
 // readDestination reads the zone of a regional disk that is to be in one, and
 // of no other.
-func (s *Server) readDestination(x *exchange, c *respec) *wire.Refusal {
-	if !categories[c.from.category].regional || categories[c.to.category].regional {
-		if categories[c.to.category].regional {
-			c.to.zone = ""
+func (s *Server) readDestination(x *exchange, c *state.SpecChange) *wire.Refusal {
+	if !state.Categories[c.From.Category].Regional || state.Categories[c.To.Category].Regional {
+		if state.Categories[c.To.Category].Regional {
+			c.To.Zone = ""
 		}
 		return nil
 	}
-	c.to.zone = x.Params["DestinationZoneId"]
+	c.To.Zone = x.Params["DestinationZoneId"]
 	switch {
-	case c.to.zone == "":
+	case c.To.Zone == "":
 		return wire.Refuse(400, "MissingParameter.DestinationZoneId", "The input parameter DestinationZoneId is mandatory for a regional disk that becomes zonal.")
-	case !slices.Contains(s.config.Zones, c.to.zone):
-		return wire.Refuse(400, "InvalidDestinationZoneId.NotFound", "The specified DestinationZoneId %q does not exist.", c.to.zone)
+	case !slices.Contains(s.config.Zones, c.To.Zone):
+		return wire.Refuse(400, "InvalidDestinationZoneId.NotFound", "The specified DestinationZoneId %q does not exist.", c.To.Zone)
 	}
-	for _, a := range c.disk.attachments {
-		if a.instance.Zone != c.to.zone {
-			return wire.Refuse(400, "InvalidDestinationZoneId.ValueNotSupported", "The disk is attached to the instance %s in %s.", a.instance.ID, a.instance.Zone)
+	for _, a := range c.Disk.Attachments {
+		if a.Instance.Zone != c.To.Zone {
+			return wire.Refuse(400, "InvalidDestinationZoneId.ValueNotSupported", "The disk is attached to the instance %s in %s.", a.Instance.ID, a.Instance.Zone)
 		}
 	}
 	return nil
 }
 
 // readTargetLevel reads PerformanceLevel: an ESSD has one, PL1 by default.
-func readTargetLevel(_ *exchange, c *respec) *wire.Refusal {
-	levels := categories[c.to.category].levels
+func readTargetLevel(_ *exchange, c *state.SpecChange) *wire.Refusal {
+	levels := state.Categories[c.To.Category].Levels
 	switch {
-	case levels == nil && c.to.level != "":
-		return wire.Refuse(400, "InvalidPerformanceLevelParam.Mismatch", "The specified PerformanceLevel %s does not match disk category %s, which has none.", c.to.level, c.to.category)
+	case levels == nil && c.To.Level != "":
+		return wire.Refuse(400, "InvalidPerformanceLevelParam.Mismatch", "The specified PerformanceLevel %s does not match disk category %s, which has none.", c.To.Level, c.To.Category)
 	case levels == nil:
 		return nil
-	case c.to.level == "" && c.from.category == c.to.category:
-		c.to.level = c.from.level
-	case c.to.level == "":
-		c.to.level = "PL1"
+	case c.To.Level == "" && c.From.Category == c.To.Category:
+		c.To.Level = c.From.Level
+	case c.To.Level == "":
+		c.To.Level = "PL1"
 	}
-	if c.to.level == "PL0" && (c.from.category == "cloud_essd" || c.from.category == "cloud_ssd") && c.from.level != "PL0" {
-		return wire.Refuse(403, "InvalidPerformanceLevel.TooLow", "The disk %s can't be changed to PL0.", c.disk.id)
+	if c.To.Level == "PL0" && (c.From.Category == "cloud_essd" || c.From.Category == "cloud_ssd") && c.From.Level != "PL0" {
+		return wire.Refuse(403, "InvalidPerformanceLevel.TooLow", "The disk %s can't be changed to PL0.", c.Disk.ID)
 	}
-	if least := levels[c.to.level].min; c.disk.size < least {
-		return wire.Refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", c.to.level, c.disk.size, least)
+	if least := levels[c.To.Level].Min; c.Disk.Size < least {
+		return wire.Refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", c.To.Level, c.Disk.Size, least)
 	}
 	return nil
 }
 
 // readTargetIOPS reads ProvisionedIops, which an AutoPL disk alone has and
 // keeps if it is absent.
-func readTargetIOPS(x *exchange, c *respec) (no *wire.Refusal) {
+func readTargetIOPS(x *exchange, c *state.SpecChange) (no *wire.Refusal) {
 	fallback := 0
-	if categories[c.to.category].auto {
-		fallback = c.from.iops
+	if state.Categories[c.To.Category].Auto {
+		fallback = c.From.IOPS
 	}
-	if c.to.iops, no = x.Params.Integer("ProvisionedIops", fallback); no != nil {
+	if c.To.IOPS, no = x.Params.Integer("ProvisionedIops", fallback); no != nil {
 		return no
 	}
-	switch limit := maxProvisionedIOPS(c.disk.size); {
-	case x.Params["ProvisionedIops"] != "" && !categories[c.to.category].auto:
-		return wire.Refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", c.to.category)
-	case c.to.iops < 0 || c.to.iops > limit && c.to.iops != c.from.iops:
-		return wire.Refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", c.to.iops, limit, c.disk.size)
+	switch limit := state.MaxProvisionedIOPS(c.Disk.Size); {
+	case x.Params["ProvisionedIops"] != "" && !state.Categories[c.To.Category].Auto:
+		return wire.Refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", c.To.Category)
+	case c.To.IOPS < 0 || c.To.IOPS > limit && c.To.IOPS != c.From.IOPS:
+		return wire.Refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", c.To.IOPS, limit, c.Disk.Size)
 	}
 	return nil
 }
 
 // checkChange refuses a change that is none.
-func checkChange(_ *exchange, c *respec) *wire.Refusal {
-	if c.from != c.to {
+func checkChange(_ *exchange, c *state.SpecChange) *wire.Refusal {
+	if c.From != c.To {
 		return nil
 	}
-	return wire.Refuse(403, "NoChangeInDiskCategoryAndPerformanceLevel", "The category and the performance level of disk %s are not changed.", c.disk.id)
+	return wire.Refuse(403, "NoChangeInDiskCategoryAndPerformanceLevel", "The category and the performance level of disk %s are not changed.", c.Disk.ID)
 }
 
 // checkModifiable refuses a disk that is in no state to be changed.
-func (s *Server) checkModifiable(x *exchange, c *respec) *wire.Refusal {
-	d := c.disk
+func (s *Server) checkModifiable(x *exchange, c *state.SpecChange) *wire.Refusal {
+	d := c.Disk
 	switch {
-	case d.task != nil:
-		return wire.Refuse(403, "InvalidStatus.DiskNotReady", "The disk %s is being changed.", d.id)
+	case d.Task != nil:
+		return wire.Refuse(403, "InvalidStatus.DiskNotReady", "The disk %s is being changed.", d.ID)
 	case !s.config.Doubts.takesState(x.action.name, d):
 		return wrongState(d)
 	}
@@ -233,39 +205,39 @@ func (s *Server) checkModifiable(x *exchange, c *respec) *wire.Refusal {
 }
 
 // checkUsers refuses a change that an instance with the disk does not support.
-func (s *Server) checkUsers(_ *exchange, c *respec) *wire.Refusal {
-	for _, a := range c.disk.attachments {
-		i := a.instance
+func (s *Server) checkUsers(_ *exchange, c *state.SpecChange) *wire.Refusal {
+	for _, a := range c.Disk.Attachments {
+		i := a.Instance
 		switch {
-		case i.Status != instanceRunning && i.Status != instanceStopped:
+		case i.Status != state.InstanceRunning && i.Status != state.InstanceStopped:
 			return wire.Refuse(400, "InvalidOperation.InstanceStatusUnsupported", "The current status %s of instance %s does not support this operation.", i.Status, i.ID)
-		case !i.kind.takes(c.to.category):
-			return wire.Refuse(403, "InvalidInstanceType.NotSupportDiskCategory", "The instance type %s does not support disk category %s.", i.kind.ID, c.to.category)
+		case !i.Kind.Takes(c.To.Category):
+			return wire.Refuse(403, "InvalidInstanceType.NotSupportDiskCategory", "The instance type %s does not support disk category %s.", i.Kind.ID, c.To.Category)
 		}
 	}
 	return nil
 }
 
 // checkCooling refuses a change too soon after the one before.
-func (s *Server) checkCooling(x *exchange, c *respec) *wire.Refusal {
-	cooling := &c.disk.cooling
-	if !x.now.Before(cooling.until) {
+func (s *Server) checkCooling(x *exchange, c *state.SpecChange) *wire.Refusal {
+	cooling := &c.Disk.Cooling
+	if !x.now.Before(cooling.Until) {
 		return nil
 	}
-	if cooling.free && c.from.category == c.to.category {
+	if cooling.Free && c.From.Category == c.To.Category {
 		return nil
 	}
-	return wire.Refuse(403, "DiskInCoolingPeriod", "The disk %s was changed lately and can't be changed before %s.", c.disk.id, wire.Stamp(cooling.until))
+	return wire.Refuse(403, "DiskInCoolingPeriod", "The disk %s was changed lately and can't be changed before %s.", c.Disk.ID, wire.Stamp(cooling.Until))
 }
 
 // checkModifyQuota refuses one change of category too many.
-func (s *Server) checkModifyQuota(_ *exchange, c *respec) *wire.Refusal {
-	if c.from.category == c.to.category {
+func (s *Server) checkModifyQuota(_ *exchange, c *state.SpecChange) *wire.Refusal {
+	if c.From.Category == c.To.Category {
 		return nil
 	}
 	n := 0
-	for _, t := range s.tasks {
-		if t.status == taskProcessing && t.change.from.category != t.change.to.category {
+	for t := range s.region.Present().Tasks() {
+		if t.Status == state.TaskProcessing && t.Change.From.Category != t.Change.To.Category {
 			n++
 		}
 	}
@@ -276,48 +248,46 @@ func (s *Server) checkModifyQuota(_ *exchange, c *respec) *wire.Refusal {
 }
 
 // startModify makes a task of the change and plans the end of it.
-func (s *Server) startModify(x *exchange, c respec) wire.Object {
-	d := c.disk
-	if c.from.category == c.to.category && s.config.Doubts.NoTaskForLevel {
+func (s *Server) startModify(x *exchange, c state.SpecChange) wire.Object {
+	d := c.Disk
+	if c.From.Category == c.To.Category && s.config.Doubts.NoTaskForLevel {
 		s.finishModify(c, x.now)
 		return wire.Object{"OrderId": ""}
 	}
-	s.tasksMade++
-	t := &task{seq: s.tasksMade, id: s.ids.resource(taskPrefix), change: c, status: taskProcessing, created: x.now}
-	s.addTask(t)
-	s.earlier.touch(t.id)
-	d.task, d.modifying = t, c.from.category != c.to.category
-	s.note(d, x.now, x.cause())
-	span := s.timing.Vary(s.timing.Modify + time.Duration(d.size)*s.timing.ModifyPerTiB/1024)
-	s.plan(x, transition{
-		at: s.repliesAt(x).Add(span), disk: d.id,
-		valid: func() bool { return d.task == t },
-		done:  func(tr transition) { s.finishTask(t, taskFinished, tr); s.finishModify(c, tr.at) },
-		fail:  func(tr transition) { s.finishTask(t, taskFailed, tr) },
+	t := &state.Task{Change: c, Status: state.TaskProcessing, Created: x.now}
+	s.region.AddTask(t)
+	d.Task, d.Modifying = t, c.From.Category != c.To.Category
+	s.region.Note(d, x.now, x.cause())
+	span := s.timing.Vary(s.timing.Modify + time.Duration(d.Size)*s.timing.ModifyPerTiB/1024)
+	s.plan(x, state.Transition{
+		At: s.repliesAt(x).Add(span), Disk: d.ID,
+		Valid: func() bool { return d.Task == t },
+		Done:  func(tr state.Transition) { s.finishTask(t, state.TaskFinished, tr); s.finishModify(c, tr.At) },
+		Fail:  func(tr state.Transition) { s.finishTask(t, state.TaskFailed, tr) },
 	})
-	return wire.Object{"TaskId": t.id, "OrderId": ""}
+	return wire.Object{"TaskId": t.ID, "OrderId": ""}
 }
 
 // finishTask ends a task and frees its disk.
-func (s *Server) finishTask(t *task, status string, tr transition) {
-	d := t.change.disk
-	t.status, t.finished = status, tr.at
-	s.earlier.touch(t.id)
-	d.task, d.modifying, d.modified = nil, false, tr.at
-	s.note(d, tr.at, tr.cause)
+func (s *Server) finishTask(t *state.Task, status string, tr state.Transition) {
+	d := t.Change.Disk
+	t.Status, t.Finished = status, tr.At
+	s.region.Touch(t.ID)
+	d.Task, d.Modifying, d.Modified = nil, false, tr.At
+	s.region.Note(d, tr.At, tr.Cause)
 }
 
 // finishModify gives the disk its new spec and lets it cool.
-func (s *Server) finishModify(c respec, at time.Time) {
-	d, l := c.disk, s.timing.Latency
+func (s *Server) finishModify(c state.SpecChange, at time.Time) {
+	d, l := c.Disk, s.timing
 	switch {
-	case c.from.category != c.to.category && c.to.category == "cloud_auto":
-		d.cooling = cooling{until: at.Add(l.CoolAuto), free: c.to.iops == 0}
-	case c.from.category != c.to.category:
-		d.cooling = cooling{until: at.Add(l.CoolCategory)}
-	case c.from.iops != c.to.iops:
-		d.cooling = cooling{until: at.Add(l.CoolIOPS)}
+	case c.From.Category != c.To.Category && c.To.Category == "cloud_auto":
+		d.Cooling = state.Cooling{Until: at.Add(l.CoolAuto), Free: c.To.IOPS == 0}
+	case c.From.Category != c.To.Category:
+		d.Cooling = state.Cooling{Until: at.Add(l.CoolCategory)}
+	case c.From.IOPS != c.To.IOPS:
+		d.Cooling = state.Cooling{Until: at.Add(l.CoolIOPS)}
 	}
-	d.zone, d.category, d.level, d.provisionedIOPS = c.to.zone, c.to.category, c.to.level, c.to.iops
-	d.bursting = d.bursting && categories[d.category].auto
+	d.Zone, d.Category, d.Level, d.ProvisionedIOPS = c.To.Zone, c.To.Category, c.To.Level, c.To.IOPS
+	d.Bursting = d.Bursting && state.Categories[d.Category].Auto
 }

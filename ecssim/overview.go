@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 )
 
 // OverviewQuery bounds an Overview.
@@ -51,17 +52,17 @@ type Overview struct {
 	Zones          []string
 	LatencyProfile string // empty if the latencies are those of no profile
 	Queues         Queues
-	Instances      Newest[InstanceState] // in their order
-	Disks          Newest[DiskOverview]  // data disks
-	Changes        Newest[PendingChange] // of all disks
-	Snapshots      Newest[SnapshotState]
-	Tasks          Newest[TaskState]
+	Instances      Newest[state.InstanceState] // in their order
+	Disks          Newest[state.DiskOverview]  // data disks
+	Changes        Newest[state.PendingChange] // of all disks
+	Snapshots      Newest[state.SnapshotState]
+	Tasks          Newest[state.TaskState]
 	Calls          Newest[Call]
 	DisksByStatus  map[string]int // data disks
 	DisksMade      int            // since the start
 	DisksDeleted   int
 	Stuck          int // transitions that FaultStuck keeps back
-	Stock          []StockLevel
+	Stock          []state.StockLevel
 	Throttle       faults.ThrottleState
 	Faults         []faults.Fault
 	Denials        []faults.Denial
@@ -74,21 +75,6 @@ type Overview struct {
 	Unchecked bool
 }
 
-// DiskOverview is a disk and what is about to change of it.
-type DiskOverview struct {
-	DiskState
-	Locks   []string // reasons for which it is locked
-	Pending []PendingChange
-}
-
-// PendingChange is a change of a disk that is under way.
-type PendingChange struct {
-	Disk  string
-	What  string // such as "Attaching to i-1"
-	Cause string // an action and its request ID, or a task
-	Since time.Time
-}
-
 // checkedDisks is up to how many disks an Overview is checked: that takes half
 // a microsecond a disk, for which every other request waits.
 const checkedDisks = 5000
@@ -97,85 +83,50 @@ const checkedDisks = 5000
 func (s *Server) Overview(q OverviewQuery) Overview {
 	var o Overview
 	s.look(func(now time.Time) {
+		r := s.region
+		made, deleted := r.DisksMade()
 		o = Overview{
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
 			LatencyProfile: s.timing.ProfileName(), Queues: s.config.Queues,
-			DisksByStatus: map[string]int{}, DisksMade: s.disks.made, DisksDeleted: s.disks.deleted, Stuck: len(s.stuck),
-			Stock: s.levels(), Throttle: s.limits.State(now), Faults: s.faults.All(), Denials: s.permissions.Denials(),
+			DisksByStatus: map[string]int{}, DisksMade: made, DisksDeleted: deleted, Stuck: r.StuckChanges(),
+			Stock: r.StockLevels(), Throttle: s.limits.State(now), Faults: s.faults.All(), Denials: s.permissions.Denials(),
 			Calls: s.ledger.newest(q.Calls, q.Rows), Counts: s.ledger.copyCounts(),
 			MostAtOnce: s.ledger.stats.most, Connections: s.ledger.stats.connections,
 		}
-		for _, i := range s.fleet.inOrder() {
-			o.Instances.add(q.Rows, i.export)
+		for i := range r.Present().Instances() {
+			o.Instances.add(q.Rows, i.Export)
 		}
-		for d := range s.disks.newestFirst() {
+		for d := range r.Present().Disks(nil, true) {
 			o.addDisk(d, q)
 		}
-		for _, n := range slices.Backward(s.snapshots.order) {
-			o.Snapshots.add(q.Rows, func() SnapshotState { return n.export(now) })
+		for n := range r.Present().Snapshots(nil, true) {
+			o.Snapshots.add(q.Rows, func() state.SnapshotState { return n.Export(now) })
 		}
-		for _, t := range slices.Backward(s.tasks) {
-			o.Tasks.add(q.Rows, t.export)
+		for t := range r.Present().Tasks() {
+			o.Tasks.add(q.Rows, t.Export)
 		}
-		if o.Unchecked = len(s.disks.order) > checkedDisks; o.Unchecked {
+		if o.Unchecked = len(r.AllDisks()) > checkedDisks; o.Unchecked {
 			return
 		}
-		if err := s.broken(); err != nil {
+		if err := r.Check(); err != nil {
 			o.Broken = err.Error()
 		}
 	})
 	return o
 }
 
-func (o *Overview) addDisk(d *disk, q OverviewQuery) {
-	if d.system {
+func (o *Overview) addDisk(d *state.Disk, q OverviewQuery) {
+	if d.System {
 		return // it is a part of its instance
 	}
-	state := d.state()
-	o.DisksByStatus[state]++
-	if q.Disk == "" || d.matches(state, strings.ToLower(q.Disk)) {
-		o.Disks.add(q.Rows, d.overview)
+	status := d.State()
+	o.DisksByStatus[status]++
+	if q.Disk == "" || d.Matches(status, strings.ToLower(q.Disk)) {
+		o.Disks.add(q.Rows, d.Overview)
 	}
-	for _, change := range d.pending() {
-		o.Changes.add(q.Rows, func() PendingChange { return change })
+	for _, change := range d.Pending() {
+		o.Changes.add(q.Rows, func() state.PendingChange { return change })
 	}
-}
-
-// matches tells whether a text in lower case is a part of what names or places
-// a disk that is in a state.
-func (d *disk) matches(state, text string) bool {
-	if contains(d.id, text) || contains(d.name, text) || contains(d.zone, text) || contains(d.category, text) || contains(state, text) {
-		return true
-	}
-	return slices.ContainsFunc(d.attachments, func(a *attachment) bool { return contains(a.instance.ID, text) })
-}
-
-// contains tells whether a text contains a part, which is in lower case, in
-// any case.
-func contains(text, part string) bool { return strings.Contains(strings.ToLower(text), part) }
-
-func (d *disk) overview() DiskOverview {
-	return DiskOverview{DiskState: d.export(), Locks: slices.Clone(d.locks), Pending: d.pending()}
-}
-
-// pending lists the changes of the disk that are under way.
-func (d *disk) pending() []PendingChange {
-	var list []PendingChange
-	if d.creating {
-		list = append(list, PendingChange{d.id, diskCreating, d.changes[0].cause, d.created})
-	}
-	if d.task != nil {
-		list = append(list, PendingChange{d.id, "Modifying to " + d.task.change.to.String(), "task " + d.task.id, d.task.created})
-	}
-	for _, a := range d.attachments {
-		switch a.phase {
-		case diskAttaching:
-			list = append(list, PendingChange{d.id, "Attaching to " + a.instance.ID, a.cause, a.since})
-		case diskDetaching:
-			list = append(list, PendingChange{d.id, "Detaching from " + a.instance.ID, a.cause, a.since})
-		}
-	}
-	return list
 }
 
 // newest returns the newest calls that a filter lets through.
@@ -194,6 +145,7 @@ func (l *ledger) newest(f CallFilter, limit int) Newest[Call] {
 // through.
 func (f CallFilter) matches(c Call) bool {
 	granted := f.Code == SuccessCode && c.Code == ""
+	contains := func(text, part string) bool { return strings.Contains(strings.ToLower(text), part) }
 	refused := f.Code != SuccessCode && contains(c.Code, f.Code)
 	return (granted || refused) && contains(c.Action, f.Action) && contains(c.Disk, f.Disk)
 }

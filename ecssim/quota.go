@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -30,8 +31,8 @@ func (q Quotas) check() error {
 	}
 	for field, limits := range map[string]map[string]int{"gib": q.GiB, "zoneGib": q.ZoneGiB} {
 		for _, category := range slices.Sorted(maps.Keys(limits)) {
-			if _, ok := categories[category]; !ok {
-				return config.Invalid(field, category, config.OneOf(slices.Sorted(maps.Keys(categories))))
+			if _, ok := state.Categories[category]; !ok {
+				return config.Invalid(field, category, config.OneOf(slices.Sorted(maps.Keys(state.Categories))))
 			}
 			if limits[category] < 0 {
 				return config.Invalid(field, fmt.Sprint(limits[category]), "a number of GiB, zero for no limit")
@@ -52,7 +53,8 @@ func (s *Server) SetQuotas(q Quotas) error {
 
 // checkQuota refuses more disks than the account may have.
 func (s *Server) checkQuota() *wire.Refusal {
-	if q := s.config.Quotas.Disks; q > 0 && s.disks.made-s.disks.deleted >= q {
+	made, deleted := s.region.DisksMade()
+	if q := s.config.Quotas.Disks; q > 0 && made-deleted >= q {
 		return wire.Refuse(403, "QuotaExceed.PostPaidDisk", "Living postpaid disks quota exceeded: %d.", q)
 	}
 	return nil
@@ -67,11 +69,11 @@ func (s *Server) checkCapacity(zone, category string, more int) *wire.Refusal {
 		return nil
 	}
 	var used, usedHere int
-	for _, d := range s.disks.order {
-		if d.category == category && !d.system {
-			used += d.size
-			if d.zone == zone {
-				usedHere += d.size
+	for _, d := range s.region.AllDisks() {
+		if d.Category == category && !d.System {
+			used += d.Size
+			if d.Zone == zone {
+				usedHere += d.Size
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package ecssim
 
-import "github.com/topodisk/topodisk/ecssim/wire"
+import (
+	"github.com/topodisk/topodisk/ecssim/state"
+	"github.com/topodisk/topodisk/ecssim/wire"
+)
 
 var resizeDisk = action{
 	name:     "ResizeDisk",
@@ -45,50 +48,50 @@ func (s *Server) growDisk(x *exchange) *wire.Refusal {
 		func() *wire.Refusal { return s.checkResizable(x, d) },
 		func() *wire.Refusal { return s.checkOnline(d, online) },
 		func() *wire.Refusal { return s.checkGrowth(d, size) },
-		func() *wire.Refusal { return s.checkCapacity(d.zone, d.category, size-d.size) },
+		func() *wire.Refusal { return s.checkCapacity(d.Zone, d.Category, size-d.Size) },
 	} {
 		if no := check(); no != nil {
 			return no
 		}
 	}
-	d.size, d.largest, d.resized = size, size, s.repliesAt(x)
-	for _, a := range d.attachments {
+	d.Size, d.Largest, d.Resized = size, size, s.repliesAt(x)
+	for _, a := range d.Attachments {
 		if online {
-			a.guestSize = size
+			a.GuestSize = size
 		}
 	}
 	return nil
 }
 
 // checkResizable refuses a disk that is in no state to be resized.
-func (s *Server) checkResizable(x *exchange, d *disk) *wire.Refusal {
+func (s *Server) checkResizable(x *exchange, d *state.Disk) *wire.Refusal {
 	switch {
-	case !d.resized.IsZero() && x.now.Before(d.resized.Add(s.timing.Order)):
-		return wire.Refuse(400, "LastOrderProcessing", "The previous order of disk %s is still processing, please try again later.", d.id)
+	case !d.Resized.IsZero() && x.now.Before(d.Resized.Add(s.timing.Order)):
+		return wire.Refuse(400, "LastOrderProcessing", "The previous order of disk %s is still processing, please try again later.", d.ID)
 	case !s.config.Doubts.takesState(x.action.name, d):
 		return wrongState(d)
-	case d.task != nil:
-		return wire.Refuse(400, "InvalidStatus.Upgrading", "The disk %s is being changed.", d.id)
+	case d.Task != nil:
+		return wire.Refuse(400, "InvalidStatus.Upgrading", "The disk %s is being changed.", d.ID)
 	}
 	return s.checkSnapshots(d)
 }
 
 // checkOnline refuses what can't be resized while a guest uses it.
-func (s *Server) checkOnline(d *disk, online bool) *wire.Refusal {
+func (s *Server) checkOnline(d *state.Disk, online bool) *wire.Refusal {
 	if !online {
 		return nil
 	}
 	switch {
-	case d.category == "cloud":
-		return wire.Refuse(403, "InvalidDiskCategory.NotSupported", "The disk category %s does not support online resizing.", d.category)
-	case d.multiAttach && s.config.Doubts.RefuseSharedOnlineResize:
+	case d.Category == "cloud":
+		return wire.Refuse(403, "InvalidDiskCategory.NotSupported", "The disk category %s does not support online resizing.", d.Category)
+	case d.MultiAttach && s.config.Doubts.RefuseSharedOnlineResize:
 		return wire.Refuse(403, "InvalidOperation.MultiAttachDiskNotSupportResizeOnline", "A disk with MultiAttach does not support online resizing.")
-	case d.state() != diskInUse:
+	case d.State() != state.DiskInUse:
 		return wrongState(d)
 	}
-	for _, a := range d.attachments {
-		if a.instance.Status != instanceRunning {
-			return wire.Refuse(403, "InvalidInstanceStatus.NotRunning", "The instance %s that disk %s is attached to is not running.", a.instance.ID, d.id)
+	for _, a := range d.Attachments {
+		if a.Instance.Status != state.InstanceRunning {
+			return wire.Refuse(403, "InvalidInstanceStatus.NotRunning", "The instance %s that disk %s is attached to is not running.", a.Instance.ID, d.ID)
 		}
 	}
 	return nil
@@ -96,17 +99,17 @@ func (s *Server) checkOnline(d *disk, online bool) *wire.Refusal {
 
 // checkGrowth refuses a size that is not above the present one, or beyond
 // what the category has.
-func (s *Server) checkGrowth(d *disk, size int) *wire.Refusal {
-	spec := categories[d.category]
+func (s *Server) checkGrowth(d *state.Disk, size int) *wire.Refusal {
+	spec := state.Categories[d.Category]
 	switch {
-	case (size < spec.min || size > spec.max) && s.config.Doubts.ResizeLimitCode != "InvalidDiskSize.TooLarge":
-		return wire.Refuse(400, "InvalidParameter", `The specified parameter "NewSize" is not valid: category %s takes %d to %d GiB.`, d.category, spec.min, spec.max)
-	case size < spec.min:
-		return wire.Refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is too small: category %s takes %d GiB or more.", size, d.category, spec.min)
-	case size > spec.max:
-		return wire.Refuse(403, "InvalidDiskSize.TooLarge", "The specified disk size %d is too large: category %s takes %d GiB or less.", size, d.category, spec.max)
-	case size <= d.size:
-		return wire.Refuse(403, "InvalidDiskSize", "The specified disk size %d is not valid: the disk %s has %d GiB already.", size, d.id, d.size)
+	case (size < spec.Min || size > spec.Max) && s.config.Doubts.ResizeLimitCode != "InvalidDiskSize.TooLarge":
+		return wire.Refuse(400, "InvalidParameter", `The specified parameter "NewSize" is not valid: category %s takes %d to %d GiB.`, d.Category, spec.Min, spec.Max)
+	case size < spec.Min:
+		return wire.Refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is too small: category %s takes %d GiB or more.", size, d.Category, spec.Min)
+	case size > spec.Max:
+		return wire.Refuse(403, "InvalidDiskSize.TooLarge", "The specified disk size %d is too large: category %s takes %d GiB or less.", size, d.Category, spec.Max)
+	case size <= d.Size:
+		return wire.Refuse(403, "InvalidDiskSize", "The specified disk size %d is not valid: the disk %s has %d GiB already.", size, d.ID, d.Size)
 	}
 	return nil
 }

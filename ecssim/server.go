@@ -18,35 +18,26 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Server is one account in one region of a simulated ECS. Its methods may be
 // called from many goroutines.
 type Server struct {
-	clock *clock
+	clock *state.Clock
 
 	mu          sync.Mutex // guards all below
 	config      Config
-	ids         idMaker
+	region      *state.Region
 	keys        *wire.Keyring
 	permissions *faults.Permissions
 	metadata    metadataService
 	timing      *faults.Timing
-	queue       queue
-	changes     changes
 	limits      *faults.CallLimits
 	faults      *faults.List
-	earlier     earlierStates
 	ledger      ledger
-	stock       stock
 	tokens      tokens
-	disks       diskStore
-	fleet       fleet
-	tasks       []*task // the oldest first
-	tasksMade   int
-	snapshots   snapshotStore
-	stuck       []transition // kept back by FaultStuck
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -62,29 +53,17 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		config:      c,
-		clock:       newClock(),
-		ids:         newIDMaker(c.Region, c.Seed),
+		clock:       state.NewClock(),
 		keys:        wire.NewKeyring(len(c.AccessKeys) > 0 || len(c.Roles) > 0, c.AccessKeys, c.SecurityTokens, fmt.Sprintf("%s/%d", c.Region, c.Seed)),
 		permissions: permissions,
 		metadata:    newMetadataService(),
 		timing:      faults.NewTiming(c.Latency, c.Seed),
 		limits:      faults.NewCallLimits(c.Throttle),
 		faults:      faults.NewList(ActionNames(), staleReads, c.Seed),
-		earlier:     newEarlierStates(),
 		ledger:      newLedger(c.LedgerSize),
-		stock:       newStock(c),
 		tokens:      newTokens(c.TokenLife),
-		disks:       newDiskStore(),
-		fleet:       newFleet(c),
-		snapshots:   newSnapshotStore(),
 	}
-	s.queue.after = s.remember
-	now := s.clock.now()
-	for _, i := range s.fleet.inOrder() {
-		s.earlier.touch(i.ID)
-		s.bootDisk(i, now.Add(-bootedBefore))
-	}
-	s.remember(now)
+	s.region = state.New(c.region(), s.clock.Now(), func(disk string) { s.ledger.stats.diskGone(disk) })
 	return s, nil
 }
 
@@ -96,22 +75,22 @@ func (s *Server) Advance(d time.Duration) error {
 	if d < 0 {
 		return config.Invalid("advance", d.String(), "a duration of zero or more; the clock never goes back")
 	}
-	s.clock.advance(d)
+	s.clock.Advance(d)
 	return nil
 }
 
 // Now returns the time by the simulator's clock.
-func (s *Server) Now() time.Time { return s.clock.now() }
+func (s *Server) Now() time.Time { return s.clock.Now() }
 
 // look runs f on the state of this moment: everything that fell due before is
 // done first. What f changes is remembered.
 func (s *Server) look(f func(now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.now()
-	s.queue.run(now)
+	now := s.clock.Now()
+	s.region.Run(now)
 	f(now)
-	s.remember(now)
+	s.region.Remember(now)
 }
 
 // seen returns what f finds at this moment.
@@ -127,7 +106,7 @@ func (s *Server) serve(ctx context.Context, m wire.Message) (wire.Reply, error) 
 	defer s.look(func(time.Time) { s.ledger.stats.leave() })
 	due, settled, beforeReply := x.at, false, func() {}
 	for {
-		if err := s.clock.waitUntil(ctx, due); err != nil {
+		if err := s.clock.WaitUntil(ctx, due); err != nil {
 			return wire.Reply{}, err // the queue still runs it in its time
 		}
 		if settled {
@@ -148,18 +127,18 @@ func (s *Server) serve(ctx context.Context, m wire.Message) (wire.Reply, error) 
 func (s *Server) accept(m wire.Message) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.now()
-	s.queue.run(now)
+	now := s.clock.Now()
+	s.region.Run(now)
 
 	s.ledger.stats.enter()
-	x := &exchange{arrived: now, at: now, now: now, agent: m.Agent, requestID: s.ids.request(), host: m.Host, header: m.Header}
+	x := &exchange{arrived: now, at: now, now: now, agent: m.Agent, requestID: s.region.RequestID(), host: m.Host, header: m.Header}
 	x.refusal = s.admit(m, x)
 	x.stopped = x.refusal != nil
 	if !x.stopped {
 		x.fault = s.faults.Pick(faults.Call{Action: x.action.name, Params: x.Params, Agent: x.agent, Arrived: x.arrived})
 		x.at = now.Add(x.fault.DelayBefore)
 	}
-	s.queue.add(x.at, func() { s.execute(x) })
+	s.region.Schedule(x.at, func() { s.execute(x) })
 	return x
 }
 
@@ -214,7 +193,7 @@ func (s *Server) execute(x *exchange) {
 	if x.refusal == nil && (x.again || !x.fault.Unheard()) {
 		body, x.refusal = s.perform(x)
 	}
-	s.earlier.touchNamed(x)
+	s.touchNamed(x)
 	s.strikeInstance(x)
 	x.answerAt = x.at.Add(x.takes + x.extra + x.fault.ReplyDelay())
 	if x.stopped {
@@ -226,7 +205,7 @@ func (s *Server) execute(x *exchange) {
 		x.reply.Lost, x.reply.Status = true, 0
 	}
 	s.ledger.write(x)
-	if s.disks.byID[x.disk] == nil {
+	if s.region.Disk(x.disk) == nil {
 		s.ledger.stats.diskGone(x.disk)
 	}
 	x.settled = true
@@ -241,15 +220,15 @@ func (s *Server) repeat(x *exchange) {
 	second := *x
 	second.again, second.refusal, second.token, second.extra, second.ends = true, nil, nil, 0, time.Time{}
 	second.fault = faults.Fault{Do: x.fault.Do}
-	second.requestID = s.ids.request()
+	second.requestID = s.region.RequestID()
 	second.at = x.answerAt
 	if x.fault.Do == faults.Echo {
 		second.at, second.silent = x.answerAt.Add(x.fault.Lag), true
-		s.queue.add(second.at, func() { s.execute(&second) })
+		s.region.Schedule(second.at, func() { s.execute(&second) })
 		return
 	}
 	x.settled = false
-	s.queue.add(second.at, func() {
+	s.region.Schedule(second.at, func() {
 		s.execute(&second)
 		x.reply, x.answerAt, x.settled = second.reply, second.answerAt, true
 	})
@@ -259,9 +238,9 @@ func (s *Server) repeat(x *exchange) {
 func (s *Server) redeliver(x *exchange) {
 	second := *x
 	second.again, second.silent, second.fault = true, true, faults.Fault{Do: faults.Late}
-	second.requestID = s.ids.request()
+	second.requestID = s.region.RequestID()
 	second.at = x.at.Add(x.fault.Lag)
-	s.queue.add(second.at, func() {
+	s.region.Schedule(second.at, func() {
 		if s.keys.Checked && !second.action.unsigned {
 			second.refusal = wire.CheckTimestamp(second.stamp, second.at) // whenever somebody looks
 		}

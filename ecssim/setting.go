@@ -10,6 +10,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 )
 
 // Setting is one behaviour that sources disagree on, or that differs from
@@ -103,7 +104,7 @@ func Settings() []Setting {
 			func(c *Config) *bool { return &c.Doubts.ListAttaching }),
 		truth("refuse-less-than-snapshot", "Doubts.RefuseLessThanSnapshot", "CreateDisk refuses a Size below that of the snapshot, with InvalidDiskSize.TooSmall; otherwise the disk has the snapshot's size",
 			func(c *Config) *bool { return &c.Doubts.RefuseLessThanSnapshot }),
-		list("snapshot-unattached", "Doubts.SnapshotUnattached", slices.Sorted(maps.Keys(categories)), "the categories of which CreateSnapshot accepts a disk that was never attached",
+		list("snapshot-unattached", "Doubts.SnapshotUnattached", slices.Sorted(maps.Keys(state.Categories)), "the categories of which CreateSnapshot accepts a disk that was never attached",
 			func(c *Config) *[]string { return &c.Doubts.SnapshotUnattached }, defaultUnattached),
 		list("refuse-creating", "Doubts.RefuseCreating", CreatingActions, "the actions that refuse a disk that is Creating, with IncorrectDiskStatus",
 			func(c *Config) *[]string { return &c.Doubts.RefuseCreating }, nil),
@@ -124,7 +125,7 @@ func Settings() []Setting {
 		truth("bind-failed-tokens", "BindFailedTokens", "a refused call uses up its ClientToken",
 			func(c *Config) *bool { return &c.BindFailedTokens }),
 		queues(),
-		choice("sold-out-code", "SoldOutCode", SoldOutCodes, "the code of CreateDisk when a category is sold out",
+		choice("sold-out-code", "SoldOutCode", state.SoldOutCodes, "the code of CreateDisk when a category is sold out",
 			func(c *Config) *string { return &c.SoldOutCode }),
 		choice("throttle-code", "Throttle.Code", faults.ThrottleCodes, "the code of a call beyond its limit",
 			func(c *Config) *string { return &c.Throttle.Code }),

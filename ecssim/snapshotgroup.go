@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -41,32 +42,6 @@ const (
 	maxGroupSize  = 32 * 1024
 )
 
-// snapshotGroup is the snapshots of several disks at one point in time.
-type snapshotGroup struct {
-	seq               int // in the order of creation
-	id                string
-	name, description string
-	instance          string
-	resourceGroup     string
-	created           time.Time
-	tags              tagSet
-	members           []*snapshot // those that exist
-}
-
-// status is progressing while a member is, failed if one has failed.
-func (g *snapshotGroup) status() string {
-	has := func(status string) bool {
-		return slices.ContainsFunc(g.members, func(n *snapshot) bool { return n.status == status })
-	}
-	switch {
-	case has(shotProgressing):
-		return shotProgressing
-	case has(shotFailed):
-		return shotFailed
-	}
-	return shotAccomplished
-}
-
 // createSnapshotGroup starts to make snapshots of several disks, or returns
 // the group that its ClientToken made before.
 func (s *Server) createSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
@@ -83,7 +58,7 @@ func (s *Server) createSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
 			return "", no
 		}
 		s.shootGroup(x, g, disks)
-		return g.id, nil
+		return g.ID, nil
 	})
 	if no != nil {
 		return nil, no
@@ -92,19 +67,19 @@ func (s *Server) createSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
 }
 
 // readGroup reads what belongs to the group itself.
-func (s *Server) readGroup(x *exchange) (*snapshotGroup, *wire.Refusal) {
-	n := &snapshot{}
+func (s *Server) readGroup(x *exchange) (*state.SnapshotGroup, *wire.Refusal) {
+	n := &state.Snapshot{}
 	if no := s.readShotTags(x, n); no != nil {
 		return nil, no
 	}
-	g := &snapshotGroup{
-		name: x.Params["Name"], description: x.Params["Description"], instance: x.Params["InstanceId"],
-		resourceGroup: n.resourceGroup, tags: n.tags, created: x.now,
+	g := &state.SnapshotGroup{
+		Name: x.Params["Name"], Description: x.Params["Description"], Instance: x.Params["InstanceId"],
+		ResourceGroup: n.ResourceGroup, Tags: n.Tags, Created: x.now,
 	}
-	if g.name != "" && !validName(g.name) {
+	if g.Name != "" && !validName(g.Name) {
 		return nil, badName("InvalidName.Malformed", "name")
 	}
-	if g.description != "" && !validDescription(g.description) {
+	if g.Description != "" && !validDescription(g.Description) {
 		return nil, badDescription(400)
 	}
 	return g, nil
@@ -112,7 +87,7 @@ func (s *Server) readGroup(x *exchange) (*snapshotGroup, *wire.Refusal) {
 
 // groupDisks returns the disks that a request names, or those of its instance
 // without those that it excludes.
-func (s *Server) groupDisks(x *exchange) ([]*disk, *wire.Refusal) {
+func (s *Server) groupDisks(x *exchange) ([]*state.Disk, *wire.Refusal) {
 	ids, except, instanceID := x.Params.List("DiskId"), x.Params.List("ExcludeDiskId"), x.Params["InstanceId"]
 	switch {
 	case ids != nil && except != nil:
@@ -122,29 +97,29 @@ func (s *Server) groupDisks(x *exchange) ([]*disk, *wire.Refusal) {
 	case len(ids) > maxGroupDisks || len(except) > maxGroupDisks:
 		return nil, tooManyDisks()
 	}
-	var i *instance
+	var i *state.Instance
 	if instanceID != "" {
 		var no *wire.Refusal
 		if i, no = s.findInstance(instanceID); no != nil {
 			return nil, no
 		}
 	}
-	var disks []*disk
+	var disks []*state.Disk
 	for _, id := range ids {
 		d, no := s.findDisk(id)
 		switch {
 		case no != nil:
 			return nil, no
-		case i != nil && d.on(i) == nil:
+		case i != nil && d.On(i) == nil:
 			return nil, notAttached(d, i)
 		case !slices.Contains(disks, d):
 			disks = append(disks, d)
 		}
 	}
 	if ids == nil {
-		for _, a := range i.attachments {
-			if a.phase == diskInUse && !slices.Contains(except, a.disk.id) {
-				disks = append(disks, a.disk)
+		for _, a := range i.Attachments {
+			if a.Phase == state.DiskInUse && !slices.Contains(except, a.Disk.ID) {
+				disks = append(disks, a.Disk)
 			}
 		}
 	}
@@ -160,19 +135,19 @@ func tooManyDisks() *wire.Refusal {
 
 // checkGroup refuses disks that don't go together, or that no snapshot can be
 // made of now.
-func (s *Server) checkGroup(disks []*disk) *wire.Refusal {
+func (s *Server) checkGroup(disks []*state.Disk) *wire.Refusal {
 	size := 0
 	for _, d := range disks {
-		size += d.size
-		spec := categories[d.category]
+		size += d.Size
+		spec := state.Categories[d.Category]
 		switch {
-		case d.multiAttach:
-			return wire.Refuse(403, "InvalidOperation.MultiAttachDisk", "The disk %s with MultiAttach does not support this operation.", d.id)
-		case !spec.grouped:
-			return wire.Refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.category)
-		case spec.regional != categories[disks[0].category].regional:
+		case d.MultiAttach:
+			return wire.Refuse(403, "InvalidOperation.MultiAttachDisk", "The disk %s with MultiAttach does not support this operation.", d.ID)
+		case !spec.Grouped:
+			return wire.Refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.Category)
+		case spec.Regional != state.Categories[disks[0].Category].Regional:
 			return wire.Refuse(403, "InvalidDisk.DiskCategoryInconsistent", "Regional disks go with regional disks only.")
-		case d.zone != disks[0].zone:
+		case d.Zone != disks[0].Zone:
 			return wire.Refuse(400, "InvalidDiskIds.NotInSameZone", "The specified disks are not in the same zone.")
 		}
 	}
@@ -191,16 +166,13 @@ func (s *Server) checkGroup(disks []*disk) *wire.Refusal {
 }
 
 // shootGroup adds a group and a snapshot of each disk.
-func (s *Server) shootGroup(x *exchange, g *snapshotGroup, disks []*disk) {
-	g.id = s.ids.resource(groupPrefix)
-	s.snapshots.groupsMade++
-	g.seq = s.snapshots.groupsMade
-	s.snapshots.groups = append(s.snapshots.groups, g)
+func (s *Server) shootGroup(x *exchange, g *state.SnapshotGroup, disks []*state.Disk) {
+	s.region.AddGroup(g)
 	for _, d := range disks {
-		n := &snapshot{name: "Created_from_" + g.id, description: "Created_from_" + g.id, resourceGroup: g.resourceGroup, group: g}
-		n.tags = newTagSet(maps.Clone(g.tags.current), x.now)
+		n := &state.Snapshot{Name: "Created_from_" + g.ID, Description: "Created_from_" + g.ID, ResourceGroup: g.ResourceGroup, Group: g}
+		n.Tags = state.NewTagSet(maps.Clone(g.Tags.Current), x.now)
 		s.shoot(x, d, n)
-		g.members = append(g.members, n)
+		g.Members = append(g.Members, n)
 	}
 }
 
@@ -208,28 +180,25 @@ func (s *Server) shootGroup(x *exchange, g *snapshotGroup, disks []*disk) {
 // were made from stays, and the group with it: the reply tells.
 func (s *Server) deleteSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
 	id := x.Params["SnapshotGroupId"]
-	at := slices.IndexFunc(s.snapshots.groups, func(g *snapshotGroup) bool { return g.id == id })
-	if at < 0 {
+	g := s.region.Group(id)
+	if g == nil {
 		return nil, wire.Refuse(404, "InvalidSnapshotGroupId.NotFound", "The specified SnapshotGroupId %q does not exist.", id)
 	}
-	g := s.snapshots.groups[at]
 	list := []wire.Object{}
-	for _, n := range slices.Clone(g.members) {
+	for _, n := range slices.Clone(g.Members) {
 		status, code, message := "Success", "", ""
-		if s.madeFrom(n) > 0 {
+		if s.region.MadeFrom(n) > 0 {
 			status, code, message = "Failed", "SnapshotCreatedDisk", "The snapshot has been used to create disks."
 		} else {
-			s.earlier.touchShot(n)
-			s.snapshots.remove(n)
+			s.region.DeleteSnapshot(n)
 		}
 		list = append(list, wire.Object{
 			"OperationStatus": status, "ErrorCode": code, "ErrorMsg": message,
-			"RelatedItemSet": wire.Wrapped("RelatedItem", []wire.Object{{"Name": "SnapshotId", "Value": n.id}}),
+			"RelatedItemSet": wire.Wrapped("RelatedItem", []wire.Object{{"Name": "SnapshotId", "Value": n.ID}}),
 		})
 	}
-	if len(g.members) == 0 {
-		s.earlier.touch(g.id)
-		s.snapshots.groups = slices.Delete(s.snapshots.groups, at, at+1)
+	if len(g.Members) == 0 {
+		s.region.DeleteGroup(g)
 	}
 	return wire.Object{"OperationProgressSet": wire.Wrapped("OperationProgress", list)}, nil
 }
@@ -239,8 +208,8 @@ func (s *Server) deleteSnapshotGroup(x *exchange) (wire.Object, *wire.Refusal) {
 func (s *Server) describeSnapshotGroups(x *exchange) (wire.Object, *wire.Refusal) {
 	ids, states := x.Params.List("SnapshotGroupId"), x.Params.List("Status")
 	for _, status := range states {
-		if !slices.Contains(shotStates[:3], status) {
-			return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, config.List(shotStates[:3]))
+		if !slices.Contains(state.SnapshotStates[:3], status) {
+			return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, config.List(state.SnapshotStates[:3]))
 		}
 	}
 	tags, no := x.Params.Tags()
@@ -251,32 +220,32 @@ func (s *Server) describeSnapshotGroups(x *exchange) (wire.Object, *wire.Refusal
 	if no != nil {
 		return nil, no
 	}
-	var found []*snapshotGroup
+	var found []*state.SnapshotGroup
 	for g := range s.groupsFor(x) {
-		if (ids == nil || slices.Contains(ids, g.id)) && (states == nil || slices.Contains(states, g.status())) && x.Params.OneOf("Name", g.name) &&
-			x.Params.OneOf("InstanceId", g.instance) && x.Params.OneOf("ResourceGroupId", g.resourceGroup) &&
-			wire.HasTags(g.tags.searched(x.now, s.timing.TagsVisible), tags) {
+		if (ids == nil || slices.Contains(ids, g.ID)) && (states == nil || slices.Contains(states, g.Status())) && x.Params.OneOf("Name", g.Name) &&
+			x.Params.OneOf("InstanceId", g.Instance) && x.Params.OneOf("ResourceGroupId", g.ResourceGroup) &&
+			wire.HasTags(g.Tags.Searched(x.now, s.timing.TagsVisible), tags) {
 			found = append(found, g)
 		}
 	}
-	shown, reply := wire.Cut(page, found, func(g *snapshotGroup) int { return -g.seq })
-	reply["SnapshotGroups"] = wire.Wrapped("SnapshotGroup", wire.Each(shown, func(g *snapshotGroup) wire.Object { return s.renderGroup(g, x.now) }))
+	shown, reply := wire.Cut(page, found, func(g *state.SnapshotGroup) int { return -g.Seq })
+	reply["SnapshotGroups"] = wire.Wrapped("SnapshotGroup", wire.Each(shown, func(g *state.SnapshotGroup) wire.Object { return s.renderGroup(g, x.now) }))
 	return reply, nil
 }
 
 // renderGroup shows a group. Its members lack the size of their source and their
 // CreationTime: DescribeSnapshots has those.
-func (s *Server) renderGroup(g *snapshotGroup, now time.Time) wire.Object {
-	members := wire.Each(g.members, func(n *snapshot) wire.Object {
-		percent, _ := n.progress(now)
+func (s *Server) renderGroup(g *state.SnapshotGroup, now time.Time) wire.Object {
+	members := wire.Each(g.Members, func(n *state.Snapshot) wire.Object {
+		percent, _ := n.Progress(now)
 		return wire.Object{
-			"SnapshotId": n.id, "SourceDiskId": n.diskID, "SourceDiskType": n.disk.kind(), "Progress": percentText(percent), "Available": n.usable(now),
-			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wire.Wrapped("Tag", s.tags(n.tags)),
+			"SnapshotId": n.ID, "SourceDiskId": n.DiskID, "SourceDiskType": n.Disk.Kind(), "Progress": percentText(percent), "Available": n.Usable(now),
+			"InstantAccess": state.Categories[n.Category].Instant, "InstantAccessRetentionDays": 0, "Tags": wire.Wrapped("Tag", s.tags(n.Tags)),
 		}
 	})
 	return wire.Object{
-		"SnapshotGroupId": g.id, "Name": g.name, "Description": g.description, "InstanceId": g.instance, "ResourceGroupId": g.resourceGroup,
-		"Status": g.status(), "ProgressStatus": "", "CreationTime": wire.Stamp(g.created), "Tags": wire.Wrapped("Tag", s.tags(g.tags)),
+		"SnapshotGroupId": g.ID, "Name": g.Name, "Description": g.Description, "InstanceId": g.Instance, "ResourceGroupId": g.ResourceGroup,
+		"Status": g.Status(), "ProgressStatus": "", "CreationTime": wire.Stamp(g.Created), "Tags": wire.Wrapped("Tag", s.tags(g.Tags)),
 		"Snapshots": wire.Wrapped("Snapshot", members),
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
-
-// maxTags is how many tags a resource may carry, and a request may name.
-const maxTags = 20
 
 // newTags returns the tags that a request wants to put on a resource.
 func newTags(x *exchange) (map[string]string, *wire.Refusal) {
@@ -26,14 +24,14 @@ func newTags(x *exchange) (map[string]string, *wire.Refusal) {
 			return nil, wire.Refuse(400, "InvalidTagValue.Malformed", "The specified Tag.n.Value %q is not valid: 0 to 128 characters that hold no http:// or https://.", t.Value)
 		}
 	}
-	if len(list) > maxTags {
+	if len(list) > state.MaxTags {
 		return nil, tooManyTags()
 	}
 	return wire.TagMap(list), nil
 }
 
 func tooManyTags() *wire.Refusal {
-	return wire.Refuse(403, "QuotaExceed.Tags", "The specified number of tags exceeds the quota of %d a resource.", maxTags)
+	return wire.Refuse(403, "QuotaExceed.Tags", "The specified number of tags exceeds the quota of %d a resource.", state.MaxTags)
 }
 
 func reserved(s string) bool {
@@ -44,16 +42,16 @@ func linked(s string) bool { return strings.Contains(s, "http://") || strings.Co
 
 // tags shows tags as the replies of Describe actions do. Some clients read
 // TagKey and TagValue, some Key and Value.
-func (s *Server) tags(t tagSet) []wire.Object {
+func (s *Server) tags(t state.TagSet) []wire.Object {
 	form := s.config.Doubts.TagsAs
 	list := []wire.Object{}
-	for _, key := range slices.Sorted(maps.Keys(t.current)) {
+	for _, key := range slices.Sorted(maps.Keys(t.Current)) {
 		o := wire.Object{}
 		if form != "Key" {
-			o["TagKey"], o["TagValue"] = key, t.current[key]
+			o["TagKey"], o["TagValue"] = key, t.Current[key]
 		}
 		if form != "TagKey" {
-			o["Key"], o["Value"] = key, t.current[key]
+			o["Key"], o["Value"] = key, t.Current[key]
 		}
 		list = append(list, o)
 	}

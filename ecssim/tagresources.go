@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -41,27 +42,27 @@ const maxTagTargets = 50
 // tagged is a resource that carries tags.
 type tagged struct {
 	id   string
-	tags *tagSet
+	tags *state.TagSet
 }
 
 // tagsOf returns the tags of a resource, nil if it does not exist.
-func (s *Server) tagsOf(kind, id string) (*tagSet, *wire.Refusal) {
+func (s *Server) tagsOf(kind, id string) (*state.TagSet, *wire.Refusal) {
 	switch kind {
 	case "disk":
-		if d := s.disks.byID[id]; d != nil {
-			return &d.tags, nil
+		if d := s.region.Disk(id); d != nil {
+			return &d.Tags, nil
 		}
 	case "instance":
-		if i := s.fleet.instances[id]; i != nil {
-			return &i.tags, nil
+		if i := s.region.Instance(id); i != nil {
+			return &i.Tags, nil
 		}
 	case "snapshot":
-		if n := s.snapshots.byID[id]; n != nil {
-			return &n.tags, nil
+		if n := s.region.Snapshot(id); n != nil {
+			return &n.Tags, nil
 		}
 	case "snapshotgroup":
-		if g := s.snapshots.group(id); g != nil {
-			return &g.tags, nil
+		if g := s.region.Group(id); g != nil {
+			return &g.Tags, nil
 		}
 	default:
 		return nil, wire.Refuse(404, "InvalidResourceType.NotFound", "The specified ResourceType %q does not exist: disk, instance, snapshot or snapshotgroup.", kind)
@@ -74,20 +75,20 @@ func (s *Server) taggable(x *exchange, kind string) []tagged {
 	var list []tagged
 	switch kind {
 	case "instance":
-		for _, i := range s.instancesFor(x) {
-			list = append(list, tagged{i.ID, &i.tags})
+		for i := range s.instancesFor(x) {
+			list = append(list, tagged{i.ID, &i.Tags})
 		}
 	case "snapshot":
 		for n := range s.shotsFor(x, nil, true) {
-			list = append(list, tagged{n.id, &n.tags})
+			list = append(list, tagged{n.ID, &n.Tags})
 		}
 	case "snapshotgroup":
 		for g := range s.groupsFor(x) {
-			list = append(list, tagged{g.id, &g.tags})
+			list = append(list, tagged{g.ID, &g.Tags})
 		}
 	default:
 		for d := range s.disksFor(x, nil, true) {
-			list = append(list, tagged{d.id, &d.tags})
+			list = append(list, tagged{d.ID, &d.Tags})
 		}
 	}
 	return list
@@ -111,7 +112,7 @@ func (s *Server) tagTargets(x *exchange) ([]tagged, *wire.Refusal) {
 		if tags == nil {
 			return nil, wire.Refuse(404, "InvalidResourceId.NotFound", "The specified ResourceId %q is not found.", id)
 		}
-		s.earlier.touch(id)
+		s.region.Touch(id)
 		targets = append(targets, tagged{id, tags})
 	}
 	return targets, nil
@@ -123,8 +124,8 @@ func (s *Server) tagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	if no != nil {
 		return nil, no
 	}
-	if list, no := x.Params.Tags(); no == nil && len(list) > maxTags {
-		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
+	if list, no := x.Params.Tags(); no == nil && len(list) > state.MaxTags {
+		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", state.MaxTags)
 	}
 	tags, no := newTags(x)
 	if no != nil {
@@ -132,14 +133,14 @@ func (s *Server) tagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	}
 	after := make([]map[string]string, len(targets))
 	for i, t := range targets {
-		after[i] = maps.Clone(t.tags.current)
+		after[i] = maps.Clone(t.tags.Current)
 		maps.Copy(after[i], tags)
-		if len(after[i]) > maxTags {
+		if len(after[i]) > state.MaxTags {
 			return nil, tooManyTags()
 		}
 	}
 	for i, t := range targets {
-		t.tags.change(after[i], x.now)
+		t.tags.Change(after[i], x.now)
 	}
 	return nil, nil
 }
@@ -158,13 +159,13 @@ func (s *Server) untagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	switch {
 	case len(keys) == 0 && !all:
 		return nil, wire.Missing("TagKey.N")
-	case len(keys) > maxTags:
-		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
+	case len(keys) > state.MaxTags:
+		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", state.MaxTags)
 	}
 	for _, t := range targets {
-		after := maps.Clone(t.tags.current)
+		after := maps.Clone(t.tags.Current)
 		maps.DeleteFunc(after, func(key, _ string) bool { return len(keys) == 0 || slices.Contains(keys, key) })
-		t.tags.change(after, x.now)
+		t.tags.Change(after, x.now)
 	}
 	return nil, nil
 }
@@ -186,9 +187,9 @@ func (s *Server) listTagResources(x *exchange) (wire.Object, *wire.Refusal) {
 	}
 	var rows []row
 	for _, t := range found {
-		for _, key := range slices.Sorted(maps.Keys(t.tags.current)) {
+		for _, key := range slices.Sorted(maps.Keys(t.tags.Current)) {
 			rows = append(rows, row{len(rows) + 1, wire.Object{
-				"ResourceType": x.Params["ResourceType"], "ResourceId": t.id, "TagKey": key, "TagValue": t.tags.current[key],
+				"ResourceType": x.Params["ResourceType"], "ResourceId": t.id, "TagKey": key, "TagValue": t.tags.Current[key],
 			}})
 		}
 	}
@@ -215,13 +216,13 @@ func (s *Server) findTagged(x *exchange) ([]tagged, *wire.Refusal) {
 	switch {
 	case len(ids) > maxTagTargets:
 		return nil, wire.Refuse(400, "NumberExceed.ResourceIds", "The ResourceIds parameter's number is exceed: at most %d.", maxTagTargets)
-	case len(want) > maxTags:
-		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
+	case len(want) > state.MaxTags:
+		return nil, wire.Refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", state.MaxTags)
 	case len(ids) == 0 && len(want) == 0 && len(filters) == 0:
 		return nil, wire.Missing("ResourceId.N")
 	}
 	return slices.DeleteFunc(s.taggable(x, x.Params["ResourceType"]), func(t tagged) bool {
-		return len(ids) > 0 && !slices.Contains(ids, t.id) || !wire.HasTags(t.tags.searched(x.now, s.timing.TagsVisible), want) ||
-			!wire.PassFilters(t.tags.searched(x.now, s.timing.TagsVisible), filters)
+		return len(ids) > 0 && !slices.Contains(ids, t.id) || !wire.HasTags(t.tags.Searched(x.now, s.timing.TagsVisible), want) ||
+			!wire.PassFilters(t.tags.Searched(x.now, s.timing.TagsVisible), filters)
 	}), nil
 }

@@ -159,7 +159,7 @@ func (s *Server) settleToken(x *exchange) {
 	}
 	key := *x.token
 	s.tokens.busy[key] = x.answerAt
-	s.queue.add(x.answerAt, func() { delete(s.tokens.busy, key) })
+	s.region.Schedule(x.answerAt, func() { delete(s.tokens.busy, key) })
 }
 
 func (x *exchange) tokenKey() tokenKey {

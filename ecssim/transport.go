@@ -123,7 +123,7 @@ func (s *Server) roundTripMessage(req *http.Request, m wire.Message) (*http.Resp
 
 func (s *Server) header(r wire.Reply) http.Header {
 	h := http.Header{}
-	h.Set("Date", s.clock.now().Add(r.Skew).UTC().Format(http.TimeFormat))
+	h.Set("Date", s.clock.Now().Add(r.Skew).UTC().Format(http.TimeFormat))
 	h.Set("Content-Type", r.ContentType)
 	h.Set("Content-Length", strconv.FormatInt(int64(len(r.Body))+r.Flood, 10))
 	if r.RequestID == "" {

@@ -5,19 +5,20 @@ import (
 	"io"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // trickle returns a body that comes bit by bit.
 func (s *Server) trickle(ctx context.Context, r wire.Reply) *trickle {
-	return &trickle{ctx: ctx, clock: s.clock, body: r.Body, start: s.clock.now(), over: r.Over}
+	return &trickle{ctx: ctx, clock: s.clock, body: r.Body, start: s.clock.Now(), over: r.Over}
 }
 
 // trickle is a body that comes in equal pieces, the last of them at the end
 // of its time.
 type trickle struct {
 	ctx   context.Context
-	clock *clock
+	clock *state.Clock
 	body  []byte
 	sent  int
 	start time.Time
@@ -35,7 +36,7 @@ func (t *trickle) Read(p []byte) (int, error) {
 	}
 	n := min(len(p), max(len(t.body)/pieces, 1), len(t.body)-t.sent)
 	due := t.start.Add(t.over * time.Duration(t.sent+n) / time.Duration(len(t.body)))
-	if err := t.clock.waitUntil(t.ctx, due); err != nil {
+	if err := t.clock.WaitUntil(t.ctx, due); err != nil {
 		return 0, err
 	}
 	t.sent += copy(p[:n], t.body[t.sent:])

@@ -16,17 +16,17 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/state"
 )
 
 // Cloud is the part of the simulator that says what there is.
 type Cloud interface {
 	// Disks returns the disks that exist.
-	Disks() []ecssim.DiskState
+	Disks() []state.DiskState
 	// Snapshots returns the snapshots that exist.
-	Snapshots() []ecssim.SnapshotState
+	Snapshots() []state.SnapshotState
 	// Devices returns the data disks that the guest of an instance sees.
-	Devices(instance string) ([]ecssim.Device, error)
+	Devices(instance string) ([]state.Device, error)
 	// AwaitChange waits until there were more changes than those seen, and
 	// returns how many there were. The error is that of ctx.
 	AwaitChange(ctx context.Context, seen int) (int, error)
@@ -131,7 +131,7 @@ func (k *Keeper) path(id string) string { return filepath.Join(k.dir, id) }
 // make gives a body to what is new. Snapshots come first, for a new disk may be
 // made from a new one. The disk of a new snapshot has its body already: Update
 // runs before every reply.
-func (k *Keeper) make(disks []ecssim.DiskState, shots []ecssim.SnapshotState) error {
+func (k *Keeper) make(disks []state.DiskState, shots []state.SnapshotState) error {
 	var errs []error
 	for _, n := range shots {
 		if _, is := k.files[n.ID]; !is {
@@ -173,7 +173,7 @@ func (k *Keeper) stretch(id string, gib int) error {
 // plug lets every instance see its devices, and no others.
 func (k *Keeper) plug() error {
 	var errs []error
-	wanted := map[string]map[string]ecssim.Device{} // by disk, by instance
+	wanted := map[string]map[string]state.Device{} // by disk, by instance
 	for _, instance := range slices.Sorted(maps.Keys(k.links)) {
 		devices, err := k.cloud.Devices(instance)
 		if err != nil {
@@ -181,7 +181,7 @@ func (k *Keeper) plug() error {
 		}
 		for _, d := range devices {
 			if wanted[d.Disk] == nil {
-				wanted[d.Disk] = map[string]ecssim.Device{}
+				wanted[d.Disk] = map[string]state.Device{}
 			}
 			wanted[d.Disk][instance] = d
 		}
@@ -200,7 +200,7 @@ func (k *Keeper) plug() error {
 }
 
 // show lets an instance see a disk at its size.
-func (k *Keeper) show(id, instance string, d ecssim.Device) error {
+func (k *Keeper) show(id, instance string, d state.Device) error {
 	v, is := k.drives[id]
 	if !is {
 		if err := k.stretch(id, d.Size); err != nil {
@@ -275,7 +275,7 @@ func (k *Keeper) unplug(id string, instances map[string]bool) error {
 }
 
 // drop removes the bodies of what doesn't exist any more.
-func (k *Keeper) drop(disks []ecssim.DiskState, shots []ecssim.SnapshotState) error {
+func (k *Keeper) drop(disks []state.DiskState, shots []state.SnapshotState) error {
 	exist := map[string]bool{}
 	for _, d := range disks {
 		exist[d.ID] = true

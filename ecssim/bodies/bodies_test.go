@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/test/need"
 )
 
@@ -19,14 +19,14 @@ var loops = append(need.Programs("losetup", "blockdev", "partx"), need.LoopDevic
 
 // fake is a cloud that is as the test says.
 type fake struct {
-	disks   []ecssim.DiskState
-	shots   []ecssim.SnapshotState
-	devices map[string][]ecssim.Device
+	disks   []state.DiskState
+	shots   []state.SnapshotState
+	devices map[string][]state.Device
 }
 
-func (f *fake) Disks() []ecssim.DiskState         { return f.disks }
-func (f *fake) Snapshots() []ecssim.SnapshotState { return f.shots }
-func (f *fake) Devices(instance string) ([]ecssim.Device, error) {
+func (f *fake) Disks() []state.DiskState         { return f.disks }
+func (f *fake) Snapshots() []state.SnapshotState { return f.shots }
+func (f *fake) Devices(instance string) ([]state.Device, error) {
 	devices, is := f.devices[instance]
 	if !is {
 		return nil, errors.New("no such instance")
@@ -42,7 +42,7 @@ func (f *fake) AwaitChange(ctx context.Context, _ int) (int, error) {
 func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 	need.Has(t, loops...)
 	dir := t.TempDir()
-	cloud := &fake{devices: map[string][]ecssim.Device{"i-1": nil, "i-2": nil}}
+	cloud := &fake{devices: map[string][]state.Device{"i-1": nil, "i-2": nil}}
 	links := map[string]string{"i-1": filepath.Join(dir, "one"), "i-2": filepath.Join(dir, "two"), "i-3": filepath.Join(dir, "three")}
 	k, err := New(cloud, filepath.Join(dir, "bodies"), links, func(err error) { t.Error(err) })
 	if err != nil {
@@ -61,16 +61,16 @@ func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 	}
 	one, two := filepath.Join(links["i-1"], "virtio-a"), filepath.Join(links["i-2"], "virtio-a")
 
-	cloud.disks = []ecssim.DiskState{{ID: "d-a", Size: 1}}
-	cloud.devices["i-1"] = []ecssim.Device{{Serial: "a", Disk: "d-a", Size: 1}}
+	cloud.disks = []state.DiskState{{ID: "d-a", Size: 1}}
+	cloud.devices["i-1"] = []state.Device{{Serial: "a", Disk: "d-a", Size: 1}}
 	update()
 	write(t, one, "first")
-	cloud.shots = []ecssim.SnapshotState{{ID: "s-1", Disk: "d-a", Size: 1}}
+	cloud.shots = []state.SnapshotState{{ID: "s-1", Disk: "d-a", Size: 1}}
 	update()
 	write(t, one, "later")
 
 	cloud.devices["i-1"] = nil
-	cloud.devices["i-2"] = []ecssim.Device{{Serial: "a", Disk: "d-a", Size: 2}}
+	cloud.devices["i-2"] = []state.Device{{Serial: "a", Disk: "d-a", Size: 2}}
 	update()
 	if _, err := os.Lstat(one); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the first instance sees the disk still: %v", err)
@@ -82,14 +82,14 @@ func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 		t.Errorf("it has %s bytes, %v", size, err)
 	}
 
-	cloud.disks = append(cloud.disks, ecssim.DiskState{ID: "d-b", Size: 3, Source: "s-1"})
-	cloud.devices["i-1"] = []ecssim.Device{{Serial: "b", Disk: "d-b", Size: 3}}
+	cloud.disks = append(cloud.disks, state.DiskState{ID: "d-b", Size: 3, Source: "s-1"})
+	cloud.devices["i-1"] = []state.Device{{Serial: "b", Disk: "d-b", Size: 3}}
 	update()
 	if got := read(t, filepath.Join(links["i-1"], "virtio-b")); got != "first" {
 		t.Errorf("a disk made of the snapshot holds %q", got)
 	}
 
-	cloud.disks, cloud.shots, cloud.devices = nil, nil, map[string][]ecssim.Device{}
+	cloud.disks, cloud.shots, cloud.devices = nil, nil, map[string][]state.Device{}
 	update()
 	for _, d := range append([]string{k.dir}, links["i-1"], links["i-2"]) {
 		left, err := os.ReadDir(d)
@@ -103,7 +103,7 @@ func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 func TestPartitionsHaveTheirNamesWhileTheDiskIsThere(t *testing.T) {
 	need.Has(t, append(loops, need.Program("sfdisk"))...)
 	dir := t.TempDir()
-	cloud := &fake{disks: []ecssim.DiskState{{ID: "d-a", Size: 1}}, devices: map[string][]ecssim.Device{"i-1": nil}}
+	cloud := &fake{disks: []state.DiskState{{ID: "d-a", Size: 1}}, devices: map[string][]state.Device{"i-1": nil}}
 	links := map[string]string{"i-1": filepath.Join(dir, "one")}
 	k, err := New(cloud, filepath.Join(dir, "bodies"), links, func(err error) { t.Error(err) })
 	if err != nil {
@@ -118,7 +118,7 @@ func TestPartitionsHaveTheirNamesWhileTheDiskIsThere(t *testing.T) {
 		t.Helper()
 		cloud.devices["i-1"] = nil
 		if is {
-			cloud.devices["i-1"] = []ecssim.Device{{Serial: "a", Disk: "d-a", Size: 1}}
+			cloud.devices["i-1"] = []state.Device{{Serial: "a", Disk: "d-a", Size: 1}}
 		}
 		if err := k.Update(); err != nil {
 			t.Fatal(err)

@@ -246,13 +246,16 @@ var rules = map[string]rule{
 			"k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys", "golang.org/x/sync", "github.com/google/uuid"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
-	"ecssim":        {allowed: []string{module + "/ecssim/config", module + "/ecssim/faults", module + "/ecssim/wire"}},
+	"ecssim": {
+		allowed: []string{module + "/ecssim/config", module + "/ecssim/faults", module + "/ecssim/state", module + "/ecssim/wire"},
+	},
 	"ecssim/config": {},
 	"ecssim/wire":   {},
+	"ecssim/state":  {allowed: []string{module + "/ecssim/config"}, unreached: []string{"net/http"}},
 	"ecssim/faults": {allowed: []string{module + "/ecssim/config", module + "/ecssim/wire"}},
 	"ecssim/admin":  {allowed: []string{module + "/ecssim"}},
 	"ecssim/facts":  {allowed: []string{module + "/ecssim"}},
-	"ecssim/bodies": {allowed: []string{module + "/ecssim"}},
+	"ecssim/bodies": {allowed: []string{module + "/ecssim/state"}},
 	"cmd/internal/cli": {
 		allowed:   []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"},

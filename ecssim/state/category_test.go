@@ -1,4 +1,4 @@
-package ecssim
+package state
 
 import "testing"
 
@@ -21,7 +21,7 @@ func TestIOPSFollowTheCategoryTable(t *testing.T) {
 		{"cloud_auto", "", 65536, 50000},
 		{"cloud_essd_entry", "", 32768, 6000},
 	} {
-		if got := categories[tt.category].iops(tt.size, tt.level); got != tt.want {
+		if got := Categories[tt.category].IOPS(tt.size, tt.level); got != tt.want {
 			t.Errorf("%s %s of %d GiB: %d IOPS, want %d", tt.category, tt.level, tt.size, got, tt.want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestIOPSFollowTheCategoryTable(t *testing.T) {
 
 func TestProvisionedIOPSAreBounded(t *testing.T) {
 	for size, want := range map[int]int{1: 0, 3: 0, 4: 1000, 40: 36200, 100: 50000, 65536: 50000} {
-		if got := maxProvisionedIOPS(size); got != want {
+		if got := MaxProvisionedIOPS(size); got != want {
 			t.Errorf("%d GiB: at most %d, want %d", size, got, want)
 		}
 	}

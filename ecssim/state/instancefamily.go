@@ -1,4 +1,4 @@
-package ecssim
+package state
 
 import "strings"
 

@@ -1,4 +1,4 @@
-package ecssim
+package state
 
 import (
 	"context"
@@ -7,27 +7,30 @@ import (
 	"time"
 )
 
-// clock is the time package's clock, moved forward by advance.
-type clock struct {
+// Clock is the time package's clock, moved forward by Advance.
+type Clock struct {
 	mu     sync.Mutex
 	offset time.Duration
-	moved  chan struct{} // closed and replaced by every advance
+	moved  chan struct{} // closed and replaced by every Advance
 }
 
-func newClock() *clock { return &clock{moved: make(chan struct{})} }
+// NewClock returns a clock that goes as the time package's.
+func NewClock() *Clock { return &Clock{moved: make(chan struct{})} }
 
-func (c *clock) read() (time.Time, <-chan struct{}) {
+func (c *Clock) read() (time.Time, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Add(c.offset), c.moved
 }
 
-func (c *clock) now() time.Time {
+// Now returns the time.
+func (c *Clock) Now() time.Time {
 	now, _ := c.read()
 	return now
 }
 
-func (c *clock) advance(d time.Duration) {
+// Advance moves the clock forward.
+func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offset += d
@@ -35,8 +38,8 @@ func (c *clock) advance(d time.Duration) {
 	c.moved = make(chan struct{})
 }
 
-// waitUntil returns nil at the time t, or the error of ctx if that ends first.
-func (c *clock) waitUntil(ctx context.Context, t time.Time) error {
+// WaitUntil returns nil at the time t, or the error of ctx if that ends first.
+func (c *Clock) WaitUntil(ctx context.Context, t time.Time) error {
 	for {
 		now, moved := c.read()
 		left := t.Sub(now)

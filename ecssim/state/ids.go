@@ -1,4 +1,4 @@
-package ecssim
+package state
 
 import (
 	"crypto/sha256"
@@ -35,7 +35,7 @@ func newIDMaker(region string, seed uint32) idMaker {
 // The prefixes of IDs, which tell the kinds apart.
 const (
 	diskPrefix     = "d-"
-	snapshotPrefix = "s-"
+	SnapshotPrefix = "s-"
 	groupPrefix    = "ssg-"
 	taskPrefix     = "t-"
 )

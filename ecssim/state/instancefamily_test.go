@@ -1,4 +1,4 @@
-package ecssim
+package state
 
 import (
 	"net/url"
@@ -48,13 +48,13 @@ func TestInstanceTypesOfTheTable(t *testing.T) {
 			t.Errorf("%s takes %d disks", kind.ID, kind.DiskQuantity)
 		}
 		old := []string{"cloud", "cloud_efficiency", "cloud_ssd"}
-		if kind.NVMe == "required" && slices.ContainsFunc(old, kind.takes) {
+		if kind.NVMe == "required" && slices.ContainsFunc(old, kind.Takes) {
 			t.Errorf("%s has NVMe and takes %v", kind.ID, kind.Categories)
 		}
-		if kind.takes("cloud_essd_entry") != (kind.Family == "ecs.u1") {
+		if kind.Takes("cloud_essd_entry") != (kind.Family == "ecs.u1") {
 			t.Errorf("%s takes %v: cloud_essd_entry is for u1 and e", kind.ID, kind.Categories)
 		}
-		if !kind.takes(kind.systemCategory()) {
+		if !kind.Takes(kind.systemCategory()) {
 			t.Errorf("%s has a system disk of %s and takes %v", kind.ID, kind.systemCategory(), kind.Categories)
 		}
 	}
@@ -84,10 +84,10 @@ func TestFamilyOfATypeThatIsDeclared(t *testing.T) {
 		{InstanceType{ID: "ecs.gn7i-c8g1.2xlarge"}, "ecs.gn7i", false},
 		{InstanceType{ID: "ecs.vgn7i-vws-m4.xlarge", Family: "ecs.vgn7i-vws"}, "ecs.vgn7i-vws", false},
 	} {
-		if got := tt.kind.family(); got != tt.want {
+		if got := tt.kind.FamilyName(); got != tt.want {
 			t.Errorf("family of %s: %s, want %s", tt.kind.ID, got, tt.want)
 		}
-		if got := tt.kind.takes("cloud_essd_entry"); got != tt.entry {
+		if got := tt.kind.Takes("cloud_essd_entry"); got != tt.entry {
 			t.Errorf("%s takes cloud_essd_entry: %v, want %v", tt.kind.ID, got, tt.entry)
 		}
 	}

@@ -1,4 +1,4 @@
-package ecssim
+package state
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
 )
@@ -46,8 +45,8 @@ var (
 	familyForm = regexp.MustCompile(`^ecs\.[a-z0-9-]+$`)
 )
 
-// nvmeSupport are the values of NvmeSupport.
-var nvmeSupport = []string{"unsupported", "supported", "required"}
+// NVMeSupport are the values of NvmeSupport.
+var NVMeSupport = []string{"unsupported", "supported", "required"}
 
 func (t InstanceType) check() error {
 	switch {
@@ -57,41 +56,17 @@ func (t InstanceType) check() error {
 		return config.Invalid("InstanceTypes", t.Family, "a Family such as ecs.g7")
 	case t.DiskQuantity < 1:
 		return config.Invalid("InstanceTypes", t.ID, "a DiskQuantity of 1 or more")
-	case !slices.Contains(nvmeSupport, t.NVMe):
-		return config.Invalid("InstanceTypes", t.NVMe, "an NVMe of "+config.List(nvmeSupport))
+	case !slices.Contains(NVMeSupport, t.NVMe):
+		return config.Invalid("InstanceTypes", t.NVMe, "an NVMe of "+config.List(NVMeSupport))
 	case t.Categories != nil && len(t.Categories) == 0:
 		return config.Invalid("InstanceTypes", t.ID, "one of Categories or more, for its system disk")
 	}
 	for _, name := range t.Categories {
-		if _, ok := categories[name]; !ok {
-			return config.Invalid("InstanceTypes", name, "Categories of "+config.List(slices.Sorted(maps.Keys(categories))))
+		if _, ok := Categories[name]; !ok {
+			return config.Invalid("InstanceTypes", name, "Categories of "+config.List(slices.Sorted(maps.Keys(Categories))))
 		}
 	}
 	return nil
-}
-
-// checkTypes checks the types that are declared.
-func (c Config) checkTypes() error {
-	seen := map[string]bool{}
-	for _, t := range c.InstanceTypes {
-		if err := t.check(); err != nil {
-			return err
-		}
-		if seen[t.ID] {
-			return config.Invalid("InstanceTypes", t.ID, "each type once")
-		}
-		seen[t.ID] = true
-	}
-	return nil
-}
-
-// types returns the types that instances may have, by ID.
-func (c Config) types() map[string]InstanceType {
-	known := map[string]InstanceType{}
-	for _, t := range slices.Concat(InstanceTypes(), c.InstanceTypes) {
-		known[t.ID] = t
-	}
-	return known
 }
 
 // checkKnown refuses a type that is neither in the table nor declared.
@@ -133,8 +108,8 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// family returns the type's family: ecs.g7 of ecs.g7.large.
-func (t InstanceType) family() string {
+// FamilyName returns the type's family: ecs.g7 of ecs.g7.large.
+func (t InstanceType) FamilyName() string {
 	if t.Family != "" {
 		return t.Family
 	}
@@ -142,27 +117,17 @@ func (t InstanceType) family() string {
 	return t.ID[:len("ecs.")+end]
 }
 
-// takes tells whether disks of a category can be attached to the type.
-func (t InstanceType) takes(category string) bool {
+// Takes tells whether disks of a category can be attached to the type.
+func (t InstanceType) Takes(category string) bool {
 	switch {
 	case t.Categories != nil:
 		return slices.Contains(t.Categories, category)
 	case t.NotIOOptimized:
 		return category == "cloud"
 	case category == "cloud_essd_entry":
-		return t.family() == "ecs.u1" || t.family() == "ecs.e"
+		return t.FamilyName() == "ecs.u1" || t.FamilyName() == "ecs.e"
 	case t.NVMe == "required":
 		return category != "cloud" && category != "cloud_efficiency" && category != "cloud_ssd"
 	}
 	return true
-}
-
-// AddInstanceType declares a type that instances can then have. A type that
-// is known gets other figures, for instances that are added from then on.
-func (s *Server) AddInstanceType(t InstanceType) error {
-	if err := t.check(); err != nil {
-		return err
-	}
-	s.look(func(time.Time) { s.fleet.types[t.ID] = t })
-	return nil
 }
