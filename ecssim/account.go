@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
-	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // EndTemporaryKeys ends every temporary key that was issued so far, whenever
@@ -37,7 +36,7 @@ func (s *Server) KeyIDs() []string {
 }
 
 // Deny takes a permission away. The first denial that fits a call counts.
-func (s *Server) Deny(d faults.Denial) error {
+func (s *Server) Deny(d Denial) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.permissions.Deny(d)
@@ -47,14 +46,14 @@ func (s *Server) Deny(d faults.Denial) error {
 func (s *Server) ClearDenials() { s.look(func(time.Time) { s.permissions.Clear() }) }
 
 // Denials returns the permissions that are taken away.
-func (s *Server) Denials() []faults.Denial {
-	return seen(s, func(time.Time) []faults.Denial { return s.permissions.Denials() })
+func (s *Server) Denials() []Denial {
+	return seen(s, func(time.Time) []Denial { return s.permissions.Denials() })
 }
 
 // SetPolicy attaches a policy to an access key ID or a role, or, if who is empty,
 // to all that have none of their own; nil detaches it. What it doesn't allow is
 // denied.
-func (s *Server) SetPolicy(who string, p *faults.Policy) error {
+func (s *Server) SetPolicy(who string, p *Policy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.permissions.SetPolicy(who, p)

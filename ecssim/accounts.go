@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -39,7 +40,7 @@ func (a Accounts) RoundTrip(req *http.Request) (*http.Response, error) {
 // of returns the account whose key a request names.
 func (a Accounts) of(m wire.Message) *Server {
 	in, no := wire.ReadInput(m)
-	if strings.HasPrefix(m.Path, metadataRoot) || no != nil {
+	if strings.HasPrefix(m.Path, actions.MetadataRoot) || no != nil {
 		return a[0]
 	}
 	for _, s := range a {

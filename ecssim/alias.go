@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/state"
@@ -38,6 +39,17 @@ type (
 	TaskState = state.TaskState
 	// StockLevel is the stock of one category in one zone.
 	StockLevel = state.StockLevel
+
+	// Queues are how many disks an instance attaches and detaches at a time.
+	Queues = actions.Queues
+	// Doubts are the behaviours that sources disagree on.
+	Doubts = actions.Doubts
+	// Limits are how many of a thing there may be.
+	Limits = actions.Limits
+	// Quotas are what the account may have at most.
+	Quotas = actions.Quotas
+	// Role is a RAM role of the account.
+	Role = actions.Role
 
 	// Fault is a misbehaviour and the calls that it hits.
 	Fault = faults.Fault
@@ -96,12 +108,24 @@ const Unlimited = state.Unlimited
 
 // The values that fields and functions take.
 var (
-	FaultKinds       = faults.Kinds            // of Fault.Do
-	Profiles         = faults.Profiles         // of Profile
-	ThrottleProfiles = faults.ThrottleProfiles // of ThrottleProfile
-	ThrottleCodes    = faults.ThrottleCodes    // of Throttle.Code
-	SoldOutCodes     = state.SoldOutCodes      // of Config.SoldOutCode and SellOut
-	LockReasons      = state.LockReasons       // of LockDisk
+	FaultKinds       = faults.Kinds             // of Fault.Do
+	Profiles         = faults.Profiles          // of Profile
+	ThrottleProfiles = faults.ThrottleProfiles  // of ThrottleProfile
+	ThrottleCodes    = faults.ThrottleCodes     // of Throttle.Code
+	SoldOutCodes     = state.SoldOutCodes       // of Config.SoldOutCode and SellOut
+	LockReasons      = state.LockReasons        // of LockDisk
+	QueueProfiles    = actions.QueueProfiles    // of QueueProfile
+	InUseCodes       = actions.InUseCodes       // of Doubts.InUseCode
+	DetachedCodes    = actions.DetachedCodes    // of Doubts.DetachedCode
+	ResizeLimitCodes = actions.ResizeLimitCodes // of Doubts.ResizeLimitCode
+	CreatingActions  = actions.CreatingActions  // of Doubts.RefuseCreating
+	TagForms         = actions.TagForms         // of Doubts.TagsAs
+)
+
+// Serial and Parallel are the queues that accounts of ECS are known to have.
+var (
+	Serial   = actions.Serial
+	Parallel = actions.Parallel
 )
 
 // Codes returns the error codes of an action, as wire.Codes does.
@@ -113,7 +137,7 @@ func Profile(name string) (Latency, error) { return faults.Profile(name) }
 // ThrottleProfile returns limits by the name of a profile, one of
 // ThrottleProfiles.
 func ThrottleProfile(name string) (Throttle, error) {
-	return faults.ThrottleProfile(name, namesOf(func(a action) bool { return a.version == versionSTS }))
+	return faults.ThrottleProfile(name, actions.OfSTS())
 }
 
 // InstanceTypes returns the instance types that every simulator knows, sorted
@@ -122,3 +146,9 @@ func InstanceTypes() []InstanceType { return state.InstanceTypes() }
 
 // CategoryNames returns the disk categories of a zone, or of the region, sorted.
 func CategoryNames(regional bool) []string { return state.CategoryNames(regional) }
+
+// QueueProfile returns Serial or Parallel by its name.
+func QueueProfile(name string) (Queues, error) { return actions.QueueProfile(name) }
+
+// ActionNames returns the names of all operations, sorted.
+func ActionNames() []string { return actions.Names() }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/state"
@@ -29,7 +31,7 @@ type Config struct {
 	Instances []Instance
 	// InstanceTypes declares types that the table lacks, or other figures for
 	// those that it has.
-	InstanceTypes []state.InstanceType
+	InstanceTypes []InstanceType
 
 	// AccessKeys maps access key IDs to their secrets. Without any, nobody's
 	// signature is checked.
@@ -42,7 +44,7 @@ type Config struct {
 	// checked even if there are no AccessKeys.
 	Roles []Role
 	// Denials are the permissions that callers lack.
-	Denials []faults.Denial
+	Denials []Denial
 	// InstanceKeyLife is how long the keys live that the metadata service gives
 	// an instance for its role; default 6 h.
 	InstanceKeyLife time.Duration
@@ -56,11 +58,11 @@ type Config struct {
 	// server is there when the caller hears of it.
 	BeforeReply func()
 
-	Latency  faults.Latency
+	Latency  Latency
 	Queues   Queues // of each instance; the zero value is Serial
 	Doubts   Doubts
 	Limits   Limits
-	Throttle faults.Throttle
+	Throttle Throttle
 	Quotas   Quotas
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
@@ -92,10 +94,20 @@ func (c Config) region() state.Config {
 	}
 }
 
+// rules is the part of a Config that actions go by.
+func (c Config) rules() actions.Rules {
+	return actions.Rules{
+		Region: c.Region, Zones: c.Zones, Account: c.Account, Roles: c.Roles, InstanceKeyLife: c.InstanceKeyLife,
+		KMSKeys: c.KMSKeys, ResourceGroups: c.ResourceGroups, StorageClusters: c.StorageClusters,
+		Queues: c.Queues, Doubts: c.Doubts, Limits: c.Limits, Quotas: c.Quotas, PageTokenLife: c.PageTokenLife,
+		BindFailedTokens: c.BindFailedTokens, ForgiveUnknownDisk: c.ForgiveUnknownDisk,
+	}
+}
+
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.region().Check, c.checkKeys, func() error { return c.Latency.Check(ActionNames()) }, c.Queues.check,
-		c.checkDoubts, c.Limits.check, func() error { return c.Throttle.Check(ActionNames()) }, c.Quotas.check, c.checkLimits} {
+	for _, check := range []func() error{c.region().Check, c.checkKeys, func() error { return c.Latency.Check(actions.Names()) }, c.Queues.Check,
+		c.checkDoubts, c.Limits.Check, func() error { return c.Throttle.Check(actions.Names()) }, c.Quotas.Check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}
@@ -104,7 +116,7 @@ func (c Config) complete() (Config, error) {
 	c.Account = cmp.Or(c.Account, "1234567890123456")
 	c.TokenLife = cmp.Or(c.TokenLife, 24*time.Hour)
 	c.LedgerSize = cmp.Or(c.LedgerSize, 10000)
-	c.Limits = c.Limits.complete()
+	c.Limits = c.Limits.Complete()
 	return c, nil
 }
 
@@ -126,6 +138,27 @@ func (c Config) checkKeys() error {
 		return config.Invalid("InstanceKeyLife", c.InstanceKeyLife.String(), "a duration above zero, or zero for 6h")
 	}
 	return c.checkRoles()
+}
+
+var roleNameForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
+
+func (c Config) checkRoles() error {
+	for i, r := range c.Roles {
+		switch {
+		case !roleNameForm.MatchString(r.Name):
+			return config.Invalid("Roles", r.Name, "a name of 1 to 64 letters, digits, periods and hyphens")
+		case slices.ContainsFunc(c.Roles[:i], func(o Role) bool { return o.Name == r.Name }):
+			return config.Invalid("Roles", r.Name, "each role once")
+		case r.MaxSession != 0 && (r.MaxSession < time.Hour || r.MaxSession > 12*time.Hour):
+			return config.Invalid("Roles", r.MaxSession.String(), "a MaxSession of 1h to 12h")
+		}
+	}
+	for _, i := range c.Instances {
+		if i.Role != "" && !slices.ContainsFunc(c.Roles, func(r Role) bool { return r.Name == i.Role }) {
+			return config.Invalid("Instances", i.Role, "a Role among the Roles")
+		}
+	}
+	return nil
 }
 
 func (c Config) checkLimits() error {

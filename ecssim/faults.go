@@ -1,21 +1,17 @@
 package ecssim
 
-import (
-	"time"
-
-	"github.com/topodisk/topodisk/ecssim/faults"
-)
+import "time"
 
 // AddFault appends a fault to the list. Its error names the field that is
 // wrong and what is allowed.
-func (s *Server) AddFault(f faults.Fault) error {
+func (s *Server) AddFault(f Fault) error {
 	_, err := s.ArmFault(f)
 	return err
 }
 
 // ArmFault is AddFault that returns the fault as the list has it: with its ID
 // and with what was left out.
-func (s *Server) ArmFault(f faults.Fault) (armed faults.Fault, err error) {
+func (s *Server) ArmFault(f Fault) (armed Fault, err error) {
 	s.look(func(now time.Time) { armed, err = s.faults.Add(f, now) })
 	return armed, err
 }
@@ -24,6 +20,6 @@ func (s *Server) ArmFault(f faults.Fault) (armed faults.Fault, err error) {
 func (s *Server) ClearFaults() { s.look(func(time.Time) { s.faults.Clear() }) }
 
 // Faults returns the list, with how often each has struck.
-func (s *Server) Faults() []faults.Fault {
-	return seen(s, func(time.Time) []faults.Fault { return s.faults.All() })
+func (s *Server) Faults() []Fault {
+	return seen(s, func(time.Time) []Fault { return s.faults.All() })
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/ecssim/actions"
 )
 
 // Call is one request as the ledger has it.
@@ -70,11 +72,11 @@ func newLedger(size int) ledger {
 // write notes an exchange that has taken effect.
 func (l *ledger) write(x *exchange) {
 	c := Call{
-		Number: l.total + 1, Time: x.at, Action: x.action.name, Status: x.reply.Status, RequestID: x.requestID, UserAgent: x.agent,
-		Disk: x.disk, Params: maps.Clone(map[string]string(x.Sent)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
+		Number: l.total + 1, Time: x.At, Action: x.Action.Name, Status: x.reply.Status, RequestID: x.RequestID, UserAgent: x.agent,
+		Disk: x.Disk, Params: maps.Clone(map[string]string(x.Sent)), Fault: x.Fault.Do, Took: x.answerAt.Sub(x.arrived),
 	}
-	if !x.ends.IsZero() {
-		c.Settles = x.ends.Sub(x.at)
+	if !x.Ends.IsZero() {
+		c.Settles = x.Ends.Sub(x.At)
 	}
 	if c.Params["OIDCToken"] != "" {
 		c.Params["OIDCToken"] = "(not kept)" // whoever has it can assume the role
@@ -82,8 +84,8 @@ func (l *ledger) write(x *exchange) {
 	switch {
 	case x.refusal != nil:
 		c.Code = x.refusal.Code
-	case x.fault.Unheard():
-		c.Code = x.fault.Do
+	case x.Fault.Unheard():
+		c.Code = x.Fault.Do
 	}
 	if len(l.calls) < l.size {
 		l.calls = append(l.calls, c.log())
@@ -111,9 +113,9 @@ func (l *ledger) kept(i int) loggedCall {
 
 // countUnknown counts the parameters that an action does not take. The real
 // ECS ignores them, and so hides many a misspelling.
-func (l *ledger) countUnknown(x *exchange) {
-	for _, name := range x.unknown() {
-		key := x.action.name + " " + name
+func (l *ledger) countUnknown(x *actions.Request) {
+	for _, name := range x.Unknown() {
+		key := x.Action.Name + " " + name
 		if _, is := l.unknown[key]; is || len(l.unknown) < maxUnknown {
 			l.unknown[key]++
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/state"
 )
 
@@ -52,20 +51,20 @@ type Overview struct {
 	Zones          []string
 	LatencyProfile string // empty if the latencies are those of no profile
 	Queues         Queues
-	Instances      Newest[state.InstanceState] // in their order
-	Disks          Newest[state.DiskOverview]  // data disks
-	Changes        Newest[state.PendingChange] // of all disks
-	Snapshots      Newest[state.SnapshotState]
-	Tasks          Newest[state.TaskState]
+	Instances      Newest[InstanceState] // in their order
+	Disks          Newest[DiskOverview]  // data disks
+	Changes        Newest[PendingChange] // of all disks
+	Snapshots      Newest[SnapshotState]
+	Tasks          Newest[TaskState]
 	Calls          Newest[Call]
 	DisksByStatus  map[string]int // data disks
 	DisksMade      int            // since the start
 	DisksDeleted   int
 	Stuck          int // transitions that FaultStuck keeps back
-	Stock          []state.StockLevel
-	Throttle       faults.ThrottleState
-	Faults         []faults.Fault
-	Denials        []faults.Denial
+	Stock          []StockLevel
+	Throttle       ThrottleState
+	Faults         []Fault
+	Denials        []Denial
 	Counts         map[string]map[string]int // of calls since the start, by action and code, "" for success
 	MostAtOnce     int                       // requests that were under way together
 	Connections    int                       // as in Stats
@@ -83,11 +82,11 @@ const checkedDisks = 5000
 func (s *Server) Overview(q OverviewQuery) Overview {
 	var o Overview
 	s.look(func(now time.Time) {
-		r := s.region
+		r := s.service.Region
 		made, deleted := r.DisksMade()
 		o = Overview{
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
-			LatencyProfile: s.timing.ProfileName(), Queues: s.config.Queues,
+			LatencyProfile: s.service.Timing.ProfileName(), Queues: s.config.Queues,
 			DisksByStatus: map[string]int{}, DisksMade: made, DisksDeleted: deleted, Stuck: r.StuckChanges(),
 			Stock: r.StockLevels(), Throttle: s.limits.State(now), Faults: s.faults.All(), Denials: s.permissions.Denials(),
 			Calls: s.ledger.newest(q.Calls, q.Rows), Counts: s.ledger.copyCounts(),
@@ -100,7 +99,7 @@ func (s *Server) Overview(q OverviewQuery) Overview {
 			o.addDisk(d, q)
 		}
 		for n := range r.Present().Snapshots(nil, true) {
-			o.Snapshots.add(q.Rows, func() state.SnapshotState { return n.Export(now) })
+			o.Snapshots.add(q.Rows, func() SnapshotState { return n.Export(now) })
 		}
 		for t := range r.Present().Tasks() {
 			o.Tasks.add(q.Rows, t.Export)
@@ -125,7 +124,7 @@ func (o *Overview) addDisk(d *state.Disk, q OverviewQuery) {
 		o.Disks.add(q.Rows, d.Overview)
 	}
 	for _, change := range d.Pending() {
-		o.Changes.add(q.Rows, func() state.PendingChange { return change })
+		o.Changes.add(q.Rows, func() PendingChange { return change })
 	}
 }
 

@@ -12,10 +12,10 @@ package ecssim
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/state"
@@ -29,15 +29,12 @@ type Server struct {
 
 	mu          sync.Mutex // guards all below
 	config      Config
-	region      *state.Region
+	service     *actions.Service // its state, its rules and how long things take
 	keys        *wire.Keyring
 	permissions *faults.Permissions
-	metadata    metadataService
-	timing      *faults.Timing
 	limits      *faults.CallLimits
 	faults      *faults.List
 	ledger      ledger
-	tokens      tokens
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -47,7 +44,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	permissions, err := faults.NewPermissions(signedActions(), c.Denials)
+	permissions, err := faults.NewPermissions(actions.Signed(), c.Denials)
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +53,12 @@ func New(c Config) (*Server, error) {
 		clock:       state.NewClock(),
 		keys:        wire.NewKeyring(len(c.AccessKeys) > 0 || len(c.Roles) > 0, c.AccessKeys, c.SecurityTokens, fmt.Sprintf("%s/%d", c.Region, c.Seed)),
 		permissions: permissions,
-		metadata:    newMetadataService(),
-		timing:      faults.NewTiming(c.Latency, c.Seed),
 		limits:      faults.NewCallLimits(c.Throttle),
-		faults:      faults.NewList(ActionNames(), staleReads, c.Seed),
+		faults:      faults.NewList(actions.Names(), actions.Lagging(), c.Seed),
 		ledger:      newLedger(c.LedgerSize),
-		tokens:      newTokens(c.TokenLife),
 	}
-	s.region = state.New(c.region(), s.clock.Now(), func(disk string) { s.ledger.stats.diskGone(disk) })
+	region := state.New(c.region(), s.clock.Now(), func(disk string) { s.ledger.stats.diskGone(disk) })
+	s.service = actions.New(c.rules(), region, faults.NewTiming(c.Latency, c.Seed), s.keys, c.TokenLife)
 	return s, nil
 }
 
@@ -88,9 +83,9 @@ func (s *Server) look(f func(now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.region.Run(now)
+	s.service.Region.Run(now)
 	f(now)
-	s.region.Remember(now)
+	s.service.Region.Remember(now)
 }
 
 // seen returns what f finds at this moment.
@@ -104,7 +99,7 @@ func seen[T any](s *Server, f func(now time.Time) T) (v T) {
 func (s *Server) serve(ctx context.Context, m wire.Message) (wire.Reply, error) {
 	x := s.accept(m)
 	defer s.look(func(time.Time) { s.ledger.stats.leave() })
-	due, settled, beforeReply := x.at, false, func() {}
+	due, settled, beforeReply := x.At, false, func() {}
 	for {
 		if err := s.clock.WaitUntil(ctx, due); err != nil {
 			return wire.Reply{}, err // the queue still runs it in its time
@@ -128,34 +123,27 @@ func (s *Server) accept(m wire.Message) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.region.Run(now)
+	s.service.Region.Run(now)
 
 	s.ledger.stats.enter()
-	x := &exchange{arrived: now, at: now, now: now, agent: m.Agent, requestID: s.region.RequestID(), host: m.Host, header: m.Header}
+	x := &exchange{
+		Request: actions.Request{Service: s.service, At: now, Now: now, RequestID: s.service.Region.RequestID(), Header: m.Header},
+		arrived: now, agent: m.Agent, host: m.Host,
+	}
 	x.refusal = s.admit(m, x)
 	x.stopped = x.refusal != nil
 	if !x.stopped {
-		x.fault = s.faults.Pick(faults.Call{Action: x.action.name, Params: x.Params, Agent: x.agent, Arrived: x.arrived})
-		x.at = now.Add(x.fault.DelayBefore)
+		x.Fault = s.faults.Pick(faults.Call{Action: x.Action.Name, Params: x.Params, Agent: x.agent, Arrived: x.arrived})
+		x.At = now.Add(x.Fault.DelayBefore)
 	}
-	s.region.Schedule(x.at, func() { s.execute(x) })
+	s.service.Region.Schedule(x.At, func() { s.execute(x) })
 	return x
 }
 
 // admit takes a request through the gateway: what is asked for, by whom, may
 // he, and not too often. The documentation does not say in which order.
 func (s *Server) admit(m wire.Message, x *exchange) *wire.Refusal {
-	if strings.HasPrefix(m.Path, metadataRoot) {
-		if no := x.readMetadataRequest(m); no != nil {
-			return no
-		}
-		return s.limits.Pass(x.action.name, x.action.version == versionECS, x.now)
-	}
-	var no *wire.Refusal
-	if x.Input, no = wire.ReadInput(m); no != nil {
-		return no
-	}
-	if no := x.findAction(m); no != nil {
+	if no := x.Read(m); no != nil {
 		return no
 	}
 	if no := s.authenticate(m, x); no != nil {
@@ -164,15 +152,15 @@ func (s *Server) admit(m wire.Message, x *exchange) *wire.Refusal {
 	if no := s.authorize(x); no != nil {
 		return no
 	}
-	return s.limits.Pass(x.action.name, x.action.version == versionECS, x.now)
+	return s.limits.Pass(x.Action.Name, actions.OfECS(x.Action.Name), x.Now)
 }
 
 // authenticate finds out who sent a request, if anybody must sign it.
 func (s *Server) authenticate(m wire.Message, x *exchange) (no *wire.Refusal) {
-	if x.action.unsigned {
+	if x.Action.Unsigned {
 		return nil
 	}
-	x.caller, x.stamp, no = s.keys.Authenticate(m, x.All)
+	x.Caller, x.stamp, no = s.keys.Authenticate(m, x.All)
 	if no != nil && no.Status == 404 && s.config.Doubts.UnknownKeyIs400 {
 		no.Status = 400
 	}
@@ -182,31 +170,32 @@ func (s *Server) authenticate(m wire.Message, x *exchange) (no *wire.Refusal) {
 // execute lets a request take effect at its time, and settles its reply and
 // when that is sent. It is called with s.mu held.
 func (s *Server) execute(x *exchange) {
-	x.now, x.disk, x.takes = x.at, x.Params["DiskId"], s.timing.Vary(s.timing.Of(x.action.name))
+	x.Now, x.Disk, x.Takes = x.At, x.Params["DiskId"], s.service.Timing.Vary(s.service.Timing.Of(x.Action.Name))
 	var body wire.Object
 	if x.refusal == nil {
-		x.refusal = x.fault.RefusalBefore()
+		x.refusal = x.Fault.RefusalBefore()
 	}
-	if x.fault.Do == faults.Late && !x.again {
+	if x.Fault.Do == faults.Late && !x.again {
 		s.redeliver(x)
 	}
-	if x.refusal == nil && (x.again || !x.fault.Unheard()) {
-		body, x.refusal = s.perform(x)
+	if x.refusal == nil && (x.again || !x.Fault.Unheard()) {
+		s.ledger.countUnknown(&x.Request)
+		body, x.refusal = x.Perform()
 	}
-	s.touchNamed(x)
+	x.TouchNamed()
 	s.strikeInstance(x)
-	x.answerAt = x.at.Add(x.takes + x.extra + x.fault.ReplyDelay())
+	x.answerAt = x.At.Add(x.Takes + x.Extra + x.Fault.ReplyDelay())
 	if x.stopped {
-		x.answerAt = x.at // a gateway's refusal takes no time
+		x.answerAt = x.At // a gateway's refusal takes no time
 	}
-	s.settleToken(x)
-	x.reply = x.fault.Spoil(x.render(body), x.renderRefusal)
-	if x.silent {
+	x.SettleToken(x.answerAt)
+	x.reply = x.Fault.Spoil(x.render(body), x.renderRefusal)
+	if x.Silent {
 		x.reply.Lost, x.reply.Status = true, 0
 	}
 	s.ledger.write(x)
-	if s.region.Disk(x.disk) == nil {
-		s.ledger.stats.diskGone(x.disk)
+	if s.service.Region.Disk(x.Disk) == nil {
+		s.ledger.stats.diskGone(x.Disk)
 	}
 	x.settled = true
 	s.repeat(x)
@@ -214,21 +203,21 @@ func (s *Server) execute(x *exchange) {
 
 // repeat lets a request take effect once more if its fault says so.
 func (s *Server) repeat(x *exchange) {
-	if x.again || x.stopped || x.fault.Do != faults.Duplicate && x.fault.Do != faults.Echo {
+	if x.again || x.stopped || x.Fault.Do != faults.Duplicate && x.Fault.Do != faults.Echo {
 		return
 	}
 	second := *x
-	second.again, second.refusal, second.token, second.extra, second.ends = true, nil, nil, 0, time.Time{}
-	second.fault = faults.Fault{Do: x.fault.Do}
-	second.requestID = s.region.RequestID()
-	second.at = x.answerAt
-	if x.fault.Do == faults.Echo {
-		second.at, second.silent = x.answerAt.Add(x.fault.Lag), true
-		s.region.Schedule(second.at, func() { s.execute(&second) })
+	second.again, second.refusal, second.Token, second.Extra, second.Ends = true, nil, nil, 0, time.Time{}
+	second.Fault = Fault{Do: x.Fault.Do}
+	second.RequestID = s.service.Region.RequestID()
+	second.At = x.answerAt
+	if x.Fault.Do == faults.Echo {
+		second.At, second.Silent = x.answerAt.Add(x.Fault.Lag), true
+		s.service.Region.Schedule(second.At, func() { s.execute(&second) })
 		return
 	}
 	x.settled = false
-	s.region.Schedule(second.at, func() {
+	s.service.Region.Schedule(second.At, func() {
 		s.execute(&second)
 		x.reply, x.answerAt, x.settled = second.reply, second.answerAt, true
 	})
@@ -237,36 +226,13 @@ func (s *Server) repeat(x *exchange) {
 // redeliver lets a request whose connection was closed arrive Lag later.
 func (s *Server) redeliver(x *exchange) {
 	second := *x
-	second.again, second.silent, second.fault = true, true, faults.Fault{Do: faults.Late}
-	second.requestID = s.region.RequestID()
-	second.at = x.at.Add(x.fault.Lag)
-	s.region.Schedule(second.at, func() {
-		if s.keys.Checked && !second.action.unsigned {
-			second.refusal = wire.CheckTimestamp(second.stamp, second.at) // whenever somebody looks
+	second.again, second.Silent, second.Fault = true, true, Fault{Do: faults.Late}
+	second.RequestID = s.service.Region.RequestID()
+	second.At = x.At.Add(x.Fault.Lag)
+	s.service.Region.Schedule(second.At, func() {
+		if s.keys.Checked && !second.Action.Unsigned {
+			second.refusal = wire.CheckTimestamp(second.stamp, second.At) // whenever somebody looks
 		}
 		s.execute(&second)
 	})
-}
-
-// perform checks what every action has in common and runs the action.
-func (s *Server) perform(x *exchange) (wire.Object, *wire.Refusal) {
-	s.ledger.countUnknown(x)
-	if no := x.checkRequired(); no != nil {
-		return nil, no
-	}
-	if no := x.checkEmpty(); no != nil {
-		return nil, no
-	}
-	if region := x.Params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
-		return nil, x.action.wrongRegion(region)
-	}
-	if x.fault.Do == faults.Ignored && !wire.IsRead(x.action.name) {
-		return x.ignored(), nil
-	}
-	x.lagBehind()
-	body, no := x.action.do(s, x)
-	if x.blind || x.fault.Do == faults.Nothing && wire.IsRead(x.action.name) {
-		body = body.Emptied()
-	}
-	return body, no
 }

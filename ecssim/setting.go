@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/faults"
 	"github.com/topodisk/topodisk/ecssim/state"
@@ -91,9 +92,9 @@ func splitList(value string) []string {
 // Settings returns all settings, those of Doubts first.
 func Settings() []Setting {
 	list := []Setting{
-		choice("in-use-code", "Doubts.InUseCode", InUseCodes, "the code of AttachDisk for a disk that is In_use",
+		choice("in-use-code", "Doubts.InUseCode", actions.InUseCodes, "the code of AttachDisk for a disk that is In_use",
 			func(c *Config) *string { return &c.Doubts.InUseCode }),
-		choice("detached-code", "Doubts.DetachedCode", DetachedCodes, "the code of DetachDisk for a disk that is attached to nothing",
+		choice("detached-code", "Doubts.DetachedCode", actions.DetachedCodes, "the code of DetachDisk for a disk that is attached to nothing",
 			func(c *Config) *string { return &c.Doubts.DetachedCode }),
 		conflictStatus(),
 		truth("refuse-attach-while-detaching", "Doubts.RefuseAttachWhileDetaching", "AttachDisk refuses a disk that is Detaching from the same instance, with IncorrectDiskStatus; otherwise it accepts the call, without effect",
@@ -105,8 +106,8 @@ func Settings() []Setting {
 		truth("refuse-less-than-snapshot", "Doubts.RefuseLessThanSnapshot", "CreateDisk refuses a Size below that of the snapshot, with InvalidDiskSize.TooSmall; otherwise the disk has the snapshot's size",
 			func(c *Config) *bool { return &c.Doubts.RefuseLessThanSnapshot }),
 		list("snapshot-unattached", "Doubts.SnapshotUnattached", slices.Sorted(maps.Keys(state.Categories)), "the categories of which CreateSnapshot accepts a disk that was never attached",
-			func(c *Config) *[]string { return &c.Doubts.SnapshotUnattached }, defaultUnattached),
-		list("refuse-creating", "Doubts.RefuseCreating", CreatingActions, "the actions that refuse a disk that is Creating, with IncorrectDiskStatus",
+			func(c *Config) *[]string { return &c.Doubts.SnapshotUnattached }, actions.DefaultUnattached),
+		list("refuse-creating", "Doubts.RefuseCreating", actions.CreatingActions, "the actions that refuse a disk that is Creating, with IncorrectDiskStatus",
 			func(c *Config) *[]string { return &c.Doubts.RefuseCreating }, nil),
 		truth("forgive-unknown-disk", "ForgiveUnknownDisk", "DeleteDisk of a disk that does not exist succeeds; otherwise it is InvalidDiskId.NotFound",
 			func(c *Config) *bool { return &c.ForgiveUnknownDisk }),
@@ -116,11 +117,11 @@ func Settings() []Setting {
 			func(c *Config) *bool { return &c.Doubts.NoTaskForLevel }),
 		truth("refuse-shared-online-resize", "Doubts.RefuseSharedOnlineResize", "ResizeDisk refuses Type=online for a disk with MultiAttach",
 			func(c *Config) *bool { return &c.Doubts.RefuseSharedOnlineResize }),
-		choice("resize-limit-code", "Doubts.ResizeLimitCode", ResizeLimitCodes, "the code of ResizeDisk for a size that no disk of the category has; the second stands for InvalidDiskSize.TooSmall, too",
+		choice("resize-limit-code", "Doubts.ResizeLimitCode", actions.ResizeLimitCodes, "the code of ResizeDisk for a size that no disk of the category has; the second stands for InvalidDiskSize.TooSmall, too",
 			func(c *Config) *string { return &c.Doubts.ResizeLimitCode }),
 		truth("unknown-key-is-400", "Doubts.UnknownKeyIs400", "InvalidAccessKeyId.NotFound has status 400; otherwise 404",
 			func(c *Config) *bool { return &c.Doubts.UnknownKeyIs400 }),
-		choice("tags-as", "Doubts.TagsAs", TagForms, "the names that tags have in the replies of Describe actions",
+		choice("tags-as", "Doubts.TagsAs", actions.TagForms, "the names that tags have in the replies of Describe actions",
 			func(c *Config) *string { return &c.Doubts.TagsAs }),
 		truth("bind-failed-tokens", "BindFailedTokens", "a refused call uses up its ClientToken",
 			func(c *Config) *bool { return &c.BindFailedTokens }),
@@ -179,17 +180,17 @@ func conflictStatus() Setting {
 
 func queues() Setting {
 	return Setting{
-		Name: "queues", Field: "Queues", Values: QueueProfiles, Means: "how many disks an instance attaches and detaches at a time: one of either, or 32 and 5",
+		Name: "queues", Field: "Queues", Values: actions.QueueProfiles, Means: "how many disks an instance attaches and detaches at a time: one of either, or 32 and 5",
 		get: func(c *Config) string {
 			switch c.Queues {
-			case Serial:
+			case actions.Serial:
 				return "serial"
-			case Parallel:
+			case actions.Parallel:
 				return "parallel"
 			}
 			return fmt.Sprintf("%d and %d", c.Queues.Attach, c.Queues.Detach)
 		},
-		set: func(c *Config, value string) { c.Queues, _ = QueueProfile(value) },
+		set: func(c *Config, value string) { c.Queues, _ = actions.QueueProfile(value) },
 	}
 }
 
@@ -247,5 +248,6 @@ func (s *Server) ChangeSettings(values map[string]string) error {
 		}
 	}
 	s.config = changed
+	s.service.Rules = changed.rules()
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
@@ -183,7 +184,7 @@ func (t *statistics) export() Stats {
 		a.Mean /= time.Duration(a.Calls)
 		st.Actions = append(st.Actions, a)
 		st.Calls += a.Calls
-		if actions[name].version == versionECS {
+		if actions.OfECS(name) {
 			ofECS += a.Calls
 		}
 		for code, n := range a.Codes {

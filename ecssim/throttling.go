@@ -3,13 +3,14 @@ package ecssim
 import (
 	"time"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/faults"
 )
 
 // SetThrottle puts other limits in force. What was counted so far is
 // forgotten. Its error names the field that is wrong and what is allowed.
-func (s *Server) SetThrottle(t faults.Throttle) error {
-	if err := t.Check(ActionNames()); err != nil {
+func (s *Server) SetThrottle(t Throttle) error {
+	if err := t.Check(actions.Names()); err != nil {
 		return err
 	}
 	s.look(func(time.Time) { s.limits = faults.NewCallLimits(t) })
@@ -17,6 +18,6 @@ func (s *Server) SetThrottle(t faults.Throttle) error {
 }
 
 // Throttle returns the limits in force and how far they are used up.
-func (s *Server) Throttle() faults.ThrottleState {
-	return seen(s, func(now time.Time) faults.ThrottleState { return s.limits.State(now) })
+func (s *Server) Throttle() ThrottleState {
+	return seen(s, func(now time.Time) ThrottleState { return s.limits.State(now) })
 }

@@ -10,14 +10,15 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/topodisk/topodisk/ecssim/actions"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // ServeHTTP answers the API at / and the metadata service of the instance that
 // the header X-Sim-Instance names at /latest/. admin.Handler adds the admin API.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if req.URL.Path != "/" && !strings.HasPrefix(req.URL.Path, metadataRoot) {
-		http.Error(w, "The API is at /, the metadata service at "+metadataRoot+" and the simulator's own, if it has one, at /_sim/.", http.StatusNotFound)
+	if req.URL.Path != "/" && !strings.HasPrefix(req.URL.Path, actions.MetadataRoot) {
+		http.Error(w, "The API is at /, the metadata service at "+actions.MetadataRoot+" and the simulator's own, if it has one, at /_sim/.", http.StatusNotFound)
 		return
 	}
 	s.answer(w, req, "")

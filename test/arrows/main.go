@@ -247,6 +247,9 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"ecssim": {
+		allowed: []string{module + "/ecssim/actions", module + "/ecssim/config", module + "/ecssim/faults", module + "/ecssim/state", module + "/ecssim/wire"},
+	},
+	"ecssim/actions": {
 		allowed: []string{module + "/ecssim/config", module + "/ecssim/faults", module + "/ecssim/state", module + "/ecssim/wire"},
 	},
 	"ecssim/config": {},
