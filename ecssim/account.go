@@ -1,9 +1,11 @@
 package ecssim
 
 import (
+	"strings"
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim/config"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // EndTemporaryKeys ends every temporary key that was issued so far, whenever
@@ -57,4 +59,30 @@ func (s *Server) SetPolicy(who string, p *Policy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.permissions.SetPolicy(who, p)
+}
+
+// authorize refuses a call that its sender may not make, or blinds it.
+func (s *Server) authorize(x *exchange) *wire.Refusal {
+	if x.Action.Unsigned {
+		return nil
+	}
+	allowed, blind := s.permissions.Ask(x.Caller.Principal(), x.Action.Name, strings.ToLower(x.Product()), x.Resources)
+	if allowed {
+		x.Blind = blind
+		return nil
+	}
+	x.denial = s.denialDetail(x)
+	return wire.Refuse(403, "Forbidden.RAM", "User not authorized to operate on the specified resource, or this API doesn't support RAM.")
+}
+
+// denialDetail is what the error body says of a denial.
+func (s *Server) denialDetail(x *exchange) wire.Object {
+	kind := "SubUser"
+	if x.Caller.Role != "" {
+		kind = "AssumedRoleUser"
+	}
+	return wire.Object{
+		"AuthAction": strings.ToLower(x.Product()) + ":" + x.Action.Name, "AuthPrincipalType": kind, "AuthPrincipalDisplayName": x.Caller.Principal(),
+		"AuthPrincipalOwnerId": s.config.Account, "PolicyType": "AccountLevelIdentityBasedPolicy", "NoPermissionType": "ImplicitDeny",
+	}
 }

@@ -2,15 +2,19 @@ package ecssim
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/topodisk/topodisk/ecssim/actions"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -134,4 +138,83 @@ func (s *Server) header(r wire.Reply) http.Header {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "*")
 	return h
+}
+
+// connectionKey is where a request's context has the mark of its connection.
+type connectionKey struct{}
+
+// Connected marks a new connection, so that Stats can count it. It is meant
+// for http.Server.ConnContext. Only connections that requests of the API or of
+// the metadata service come over are counted, each once.
+func (s *Server) Connected(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, new(atomic.Bool))
+}
+
+// countConnection counts the connection of a request, if it is the first.
+func (s *Server) countConnection(ctx context.Context) {
+	if used, ok := ctx.Value(connectionKey{}).(*atomic.Bool); ok && used.CompareAndSwap(false, true) {
+		s.look(func(time.Time) { s.ledger.stats.connections++ })
+	}
+}
+
+// trickle returns a body that comes bit by bit.
+func (s *Server) trickle(ctx context.Context, r wire.Reply) *trickle {
+	return &trickle{ctx: ctx, clock: s.clock, body: r.Body, start: s.clock.Now(), over: r.Over}
+}
+
+// trickle is a body that comes in equal pieces, the last of them at the end
+// of its time.
+type trickle struct {
+	ctx   context.Context
+	clock *state.Clock
+	body  []byte
+	sent  int
+	start time.Time
+	over  time.Duration
+}
+
+// pieces is how many pieces a body comes in, if it has so many bytes.
+const pieces = 16
+
+// Read waits for the next piece. It returns the error of the request's
+// context if that ends first.
+func (t *trickle) Read(p []byte) (int, error) {
+	if t.sent == len(t.body) || len(p) == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), max(len(t.body)/pieces, 1), len(t.body)-t.sent)
+	due := t.start.Add(t.over * time.Duration(t.sent+n) / time.Duration(len(t.body)))
+	if err := t.clock.WaitUntil(t.ctx, due); err != nil {
+		return 0, err
+	}
+	t.sent += copy(p[:n], t.body[t.sent:])
+	return n, nil
+}
+
+// Close ends nothing: the pieces that are left are not sent.
+func (t *trickle) Close() error { return nil }
+
+// Metadata is the metadata service as one instance reaches it: an
+// http.Handler and an http.RoundTripper. The Server itself is the service of
+// the instance that the header X-Sim-Instance names.
+type Metadata struct {
+	server   *Server
+	instance string
+}
+
+// Metadata returns the metadata service of an instance.
+func (s *Server) Metadata(instance string) *Metadata { return &Metadata{s, instance} }
+
+// ServeHTTP answers GET and PUT below /latest/.
+func (m *Metadata) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !strings.HasPrefix(req.URL.Path, actions.MetadataRoot) {
+		http.NotFound(w, req)
+		return
+	}
+	m.server.answer(w, req, m.instance)
+}
+
+// RoundTrip answers a request in this process, whatever host it is for.
+func (m *Metadata) RoundTrip(req *http.Request) (*http.Response, error) {
+	return m.server.roundTrip(req, m.instance)
 }

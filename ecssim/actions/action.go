@@ -24,12 +24,14 @@ type Action struct {
 	optional []string                // others that it takes; Tag.N.Key stands for a list
 	absent   map[string]wire.Refusal // status and code by mandatory parameter, where it is not MissingParameter
 	// notEmpty has the refusals of parameters that may be absent but not sent
-	// with an empty value; see emptyCounts for all others.
+	// with an empty value; package wire has the rules for all others.
 	notEmpty map[string]wire.Refusal
 	// regionCode is the status and the code of a refusal of another region.
 	regionCode wire.Refusal
 	anyRegion  bool
 	Unsigned   bool // anybody may call it
+	tagged     bool // takes Tag.N.Key and Tag.N.Value, or by their old names Tag.N.key and Tag.N.value
+	ordered    bool // replies with the ID of an order
 	lags       bool // a read that can show what was some time ago
 	// about names the resources that the action is checked for, as ECS's page on
 	// RAM authorization lists them: type, and the parameter that holds the ID;
@@ -38,18 +40,40 @@ type Action struct {
 	do    func(*Request) (wire.Object, *wire.Refusal)
 }
 
-// byName is the table of all operations, by name. Each is declared in the
-// file of its verb or noun.
+// byName is the table of all actions, by name: a row an action, which its file
+// declares.
 var byName = table(
-	createDiskAction, deleteDiskAction, describeDisksAction, attachDiskAction, detachDiskAction, resizeDiskAction,
-	modifyDiskSpecAction, describeTasksAction, modifyDiskAttributeAction,
-	createSnapshotAction, deleteSnapshotAction, describeSnapshotsAction,
-	createSnapshotGroupAction, deleteSnapshotGroupAction, describeSnapshotGroupsAction,
-	describeRegionsAction, describeZonesAction, describeAvailableResourceAction,
-	describeInstancesAction, describeInstanceTypesAction,
-	tagResourcesAction, untagResourcesAction, listTagResourcesAction, addTagsAction, removeTagsAction, describeTagsAction,
-	getCallerIdentityAction, assumeRoleAction, assumeRoleWithOIDCAction,
-	readMetadataAction, metadataTokenAction,
+	createDiskAction,
+	deleteDiskAction,
+	describeDisksAction,
+	attachDiskAction,
+	detachDiskAction,
+	resizeDiskAction,
+	modifyDiskSpecAction,
+	describeTasksAction,
+	modifyDiskAttributeAction,
+	createSnapshotAction,
+	deleteSnapshotAction,
+	describeSnapshotsAction,
+	createSnapshotGroupAction,
+	deleteSnapshotGroupAction,
+	describeSnapshotGroupsAction,
+	describeRegionsAction,
+	describeZonesAction,
+	describeAvailableResourceAction,
+	describeInstancesAction,
+	describeInstanceTypesAction,
+	tagResourcesAction,
+	untagResourcesAction,
+	listTagResourcesAction,
+	addTagsAction,
+	removeTagsAction,
+	describeTagsAction,
+	getCallerIdentityAction,
+	assumeRoleAction,
+	assumeRoleWithOIDCAction,
+	readMetadataAction,
+	metadataTokenAction,
 )
 
 // table indexes operations by name and fills in what most have in common.
@@ -75,9 +99,13 @@ func (a Action) wrongRegion(region string) *wire.Refusal {
 // ownerParameters are taken by every action and mean nothing to a disk driver.
 var ownerParameters = []string{"RegionId", "OwnerId", "OwnerAccount", "ResourceOwnerId", "ResourceOwnerAccount"}
 
+// tagParameters are taken by every action that is tagged.
+var tagParameters = []string{"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value"}
+
 // takes tells whether the action knows a parameter, its numbers replaced by N.
 func (a Action) takes(name string) bool {
-	return slices.Contains(a.required, name) || slices.Contains(a.optional, name) || slices.Contains(ownerParameters, name)
+	return slices.Contains(a.required, name) || slices.Contains(a.optional, name) || slices.Contains(ownerParameters, name) ||
+		a.tagged && slices.Contains(tagParameters, name)
 }
 
 // Names returns the names of all actions, sorted.

@@ -14,9 +14,9 @@ var createDiskAction = Action{
 	Name: "CreateDisk",
 	optional: []string{
 		"ZoneId", "InstanceId", "Size", "SnapshotId", "DiskCategory", "PerformanceLevel", "ProvisionedIops",
-		"BurstingEnabled", "Encrypted", "KMSKeyId", "DiskName", "Description", "MultiAttach", "Tag.N.Key", "Tag.N.Value",
-		"Tag.N.key", "Tag.N.value", "ResourceGroupId", "StorageClusterId", "ClientToken",
+		"BurstingEnabled", "Encrypted", "KMSKeyId", "DiskName", "Description", "MultiAttach", "ResourceGroupId", "StorageClusterId", "ClientToken",
 	},
+	tagged:   true,
 	required: []string{"RegionId"},
 	about:    [][2]string{{"disk"}, {"snapshot", "SnapshotId"}},
 	do:       createDisk,

@@ -14,11 +14,12 @@ var createSnapshotAction = Action{
 	Name:     "CreateSnapshot",
 	required: []string{"DiskId"},
 	optional: []string{
-		"SnapshotName", "Description", "RetentionDays", "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "ResourceGroupId",
+		"SnapshotName", "Description", "RetentionDays", "ResourceGroupId",
 		"ClientToken", "Category", "InstantAccess", "InstantAccessRetentionDays", "StorageLocationArn",
 	},
-	about: [][2]string{{"disk", "DiskId"}, {"snapshot"}},
-	do:    createSnapshot,
+	tagged: true,
+	about:  [][2]string{{"disk", "DiskId"}, {"snapshot"}},
+	do:     createSnapshot,
 }
 
 // createSnapshot starts to make a snapshot, or returns the one that its

@@ -18,11 +18,11 @@ var describeDisksAction = Action{
 	Name:     "DescribeDisks",
 	required: []string{"RegionId"},
 	optional: []string{
-		"ZoneId", "DiskIds", "InstanceId", "DiskType", "Category", "Status", "SnapshotId", "DiskName", "Tag.N.Key", "Tag.N.Value",
-		"Tag.N.key", "Tag.N.value", "ResourceGroupId", "Portable", "DeleteWithInstance", "DeleteAutoSnapshot", "Encrypted", "KMSKeyId",
-		"MultiAttach", "DiskChargeType", "Filter.N.Key", "Filter.N.Value", "AdditionalAttributes.N", "DryRun",
-		"NextToken", "MaxResults", "PageNumber", "PageSize",
+		"ZoneId", "DiskIds", "InstanceId", "DiskType", "Category", "Status", "SnapshotId", "DiskName", "ResourceGroupId", "Portable",
+		"DeleteWithInstance", "DeleteAutoSnapshot", "Encrypted", "KMSKeyId", "MultiAttach", "DiskChargeType", "Filter.N.Key", "Filter.N.Value",
+		"AdditionalAttributes.N", "DryRun", "NextToken", "MaxResults", "PageNumber", "PageSize",
 	},
+	tagged:     true,
 	absent:     map[string]wire.Refusal{"RegionId": {Status: 400, Code: "MissingParamter.RegionId"}}, // ECS's spelling
 	regionCode: wire.Refusal{Status: 400, Code: "InvalidRegion.NotFound"},
 	lags:       true,
@@ -122,13 +122,7 @@ func diskFilters(req *Request) ([]diskFilter, *wire.Refusal) {
 
 // candidates yields the disks that DiskIds names, or all if it is absent.
 func candidates(req *Request) (iter.Seq[*state.Disk], *wire.Refusal) {
-	ids, given, no := req.Params.JSONList("DiskIds",
-		func() *wire.Refusal {
-			return wire.Refuse(403, "InvalidDiskIds.Malformed", "The amount of specified disk IDs exceeds the limit of 100.")
-		},
-		func() *wire.Refusal {
-			return wire.Refuse(400, "InvalidParameter.DiskIds", "The specified parameter DiskIds is not valid: it must be a JSON array of disk IDs.")
-		})
+	ids, given, no := req.Params.IDs("DiskIds", "disk")
 	if no != nil {
 		return nil, no
 	}
@@ -265,10 +259,11 @@ func multiAttachText(d *state.Disk) string {
 
 // listed returns the attachments that reads name the instances of.
 func listed(req *Request, d *state.Disk, now time.Time) []*state.Attachment {
+	doubts := req.Rules.Doubts
+	phases := map[string]bool{state.DiskInUse: true, state.DiskDetaching: !doubts.HideDetaching, state.DiskAttaching: doubts.ListAttaching}
 	var list []*state.Attachment
 	for _, a := range d.Attachments {
-		phase := a.Shown(now)
-		if phase == state.DiskInUse || phase == state.DiskDetaching && !req.Rules.Doubts.HideDetaching || phase == state.DiskAttaching && req.Rules.Doubts.ListAttaching {
+		if phases[a.Shown(now)] {
 			list = append(list, a)
 		}
 	}
@@ -300,7 +295,7 @@ func renderDisk(req *Request, d *state.Disk) wire.Object {
 		"EnableAutoSnapshot": !d.NoAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
 		"Portable": !d.System, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.ResourceGroup, "ImageId": "",
 		"SourceSnapshotId": d.SourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.StorageCluster, "ProductCode": "",
-		"Tags": wire.Wrapped("Tag", tags(req, d.Tags)), "OperationLocks": wire.Wrapped("OperationLock", renderLocks(d.Locks)),
+		"Tags": renderTags(req, d.Tags), "OperationLocks": wire.Wrapped("OperationLock", renderLocks(d.Locks)),
 	}
 	renderAttachments(req, o, d, req.Now)
 	wanted := req.Params.List("AdditionalAttributes")

@@ -12,22 +12,16 @@ var describeInstancesAction = Action{
 	Name:     "DescribeInstances",
 	required: []string{"RegionId"},
 	optional: []string{
-		"InstanceIds", "ZoneId", "Status", "InstanceType", "InstanceTypeFamily", "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value",
-		"AdditionalAttributes.N", "NextToken", "MaxResults", "PageNumber", "PageSize",
+		"InstanceIds", "ZoneId", "Status", "InstanceType", "InstanceTypeFamily", "AdditionalAttributes.N", "NextToken", "MaxResults", "PageNumber", "PageSize",
 	},
-	lags: true,
-	do:   describeInstances,
+	tagged: true,
+	lags:   true,
+	do:     describeInstances,
 }
 
 // describeInstances shows the instances that pass every filter.
 func describeInstances(req *Request) (wire.Object, *wire.Refusal) {
-	ids, byID, no := req.Params.JSONList("InstanceIds",
-		func() *wire.Refusal {
-			return wire.Refuse(403, "InvalidInstanceIds.Malformed", "The amount of specified instance IDs exceeds the limit of 100.")
-		},
-		func() *wire.Refusal {
-			return wire.Refuse(400, "InvalidParameter.InstanceIds", "The specified parameter InstanceIds is not valid: it must be a JSON array of instance IDs.")
-		})
+	ids, byID, no := req.Params.IDs("InstanceIds", "instance")
 	if no != nil {
 		return nil, no
 	}
@@ -61,7 +55,7 @@ func renderInstance(req *Request, i *state.Instance) wire.Object {
 		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": req.Rules.Region, "ZoneId": i.Zone, "Status": i.Status,
 		"InstanceType": i.Type, "InstanceTypeFamily": i.Kind.FamilyName(), "IoOptimized": !i.Kind.NotIOOptimized,
 		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
-		"Tags": wire.Wrapped("Tag", tags(req, i.Tags)), "OperationLocks": wire.Wrapped("LockReason", renderLocks(i.LockReasons())),
+		"Tags": renderTags(req, i.Tags), "OperationLocks": wire.Wrapped("LockReason", renderLocks(i.LockReasons())),
 		"MetadataOptions": metadataOptions(i),
 	}
 }

@@ -16,11 +16,12 @@ var describeSnapshotsAction = Action{
 	required: []string{"RegionId"},
 	optional: []string{
 		"SnapshotIds", "DiskId", "InstanceId", "SnapshotName", "Status", "SnapshotType", "SourceDiskType", "Usage", "Category",
-		"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "ResourceGroupId", "Encrypted", "KMSKeyId", "SnapshotLinkId",
+		"ResourceGroupId", "Encrypted", "KMSKeyId", "SnapshotLinkId",
 		"Filter.N.Key", "Filter.N.Value", "DryRun", "NextToken", "MaxResults", "PageNumber", "PageSize",
 	},
-	lags: true,
-	do:   describeSnapshots,
+	tagged: true,
+	lags:   true,
+	do:     describeSnapshots,
 }
 
 // snapshotFilter tells whether a read may show a snapshot.
@@ -29,13 +30,7 @@ type snapshotFilter func(*state.Snapshot) bool
 // describeSnapshots shows the snapshots that pass every filter, the newest
 // first.
 func describeSnapshots(req *Request) (wire.Object, *wire.Refusal) {
-	ids, byID, no := req.Params.JSONList("SnapshotIds",
-		func() *wire.Refusal {
-			return wire.Refuse(403, "InvalidSnapshotIds.Malformed", "The amount of specified snapshot IDs exceeds the limit of 100.")
-		},
-		func() *wire.Refusal {
-			return wire.Refuse(400, "InvalidParameter.SnapshotIds", "The specified parameter SnapshotIds is not valid: it must be a JSON array of snapshot IDs.")
-		})
+	ids, byID, no := req.Params.IDs("SnapshotIds", "snapshot")
 	if no != nil {
 		return nil, no
 	}
@@ -174,8 +169,8 @@ func renderSnapshot(req *Request, n *state.Snapshot, now time.Time) wire.Object 
 		"RemainTime": int(math.Ceil(left.Seconds())), "Available": n.Usable(now), "CreationTime": cut, "LastModifiedTime": changed,
 		"SourceDiskId": n.DiskID, "SourceDiskSize": fmt.Sprint(n.Size), "SourceDiskType": n.Disk.Kind(), "SourceStorageType": "disk",
 		"Encrypted": n.Encrypted, "KMSKeyId": n.KMSKey, "Usage": usage(req, n), "SnapshotType": n.Kind(), "SnapshotLinkId": n.LinkID(),
-		"SnapshotSN": n.ID[len(state.SnapshotPrefix):], "RetentionDays": n.RetentionDays, "Category": "standard", "InstantAccess": state.Categories[n.Category].Instant,
-		"InstantAccessRetentionDays": 0, "RegionId": req.Rules.Region, "SourceRegionId": "", "SourceSnapshotId": "",
-		"ResourceGroupId": n.ResourceGroup, "ProductCode": "", "Tags": wire.Wrapped("Tag", tags(req, n.Tags)),
+		"SnapshotSN": n.ID[len(state.SnapshotPrefix):], "RetentionDays": n.RetentionDays, "Category": "standard",
+		"InstantAccess": state.Categories[n.Category].Instant, "InstantAccessRetentionDays": 0, "RegionId": req.Rules.Region,
+		"SourceRegionId": "", "SourceSnapshotId": "", "ResourceGroupId": n.ResourceGroup, "ProductCode": "", "Tags": renderTags(req, n.Tags),
 	}
 }

@@ -137,8 +137,8 @@ func readDestination(req *Request, c *state.SpecChange) *wire.Refusal {
 		return wire.Refuse(400, "InvalidDestinationZoneId.NotFound", "The specified DestinationZoneId %q does not exist.", c.To.Zone)
 	}
 	for _, a := range c.Disk.Attachments {
-		if a.Instance.Zone != c.To.Zone {
-			return wire.Refuse(400, "InvalidDestinationZoneId.ValueNotSupported", "The disk is attached to the instance %s in %s.", a.Instance.ID, a.Instance.Zone)
+		if i := a.Instance; i.Zone != c.To.Zone {
+			return wire.Refuse(400, "InvalidDestinationZoneId.ValueNotSupported", "The disk is attached to the instance %s in %s.", i.ID, i.Zone)
 		}
 	}
 	return nil

@@ -149,10 +149,10 @@ func (req *Request) checkEmpty() *wire.Refusal {
 
 // ignored is the reply to a change that is said to be made and is not.
 func (req *Request) ignored() wire.Object {
-	if req.Action.Name == resizeDiskAction.Name {
-		return wire.Object{"OrderId": "20" + strings.ToLower(req.RequestID[:8])}
+	if !req.Action.ordered {
+		return nil
 	}
-	return nil
+	return wire.Object{"OrderId": "20" + strings.ToLower(req.RequestID[:8])}
 }
 
 // Unknown returns the parameters that the action does not take, with N for

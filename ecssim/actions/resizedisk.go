@@ -10,6 +10,7 @@ var resizeDiskAction = Action{
 	required: []string{"DiskId", "NewSize"},
 	optional: []string{"Type", "ClientToken"},
 	about:    [][2]string{{"disk", "DiskId"}},
+	ordered:  true,
 	do:       resizeDisk,
 }
 

@@ -5,26 +5,29 @@ import (
 	"strings"
 
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
 // Resources returns what a call is about.
 func (req *Request) Resources() []faults.Resource {
-	request := map[string]string{}
+	const toBeMade = "*"
+	carried := map[string]string{}
 	if list, no := req.Params.Tags(); no == nil {
-		for _, t := range list {
-			request[t.Key] = t.Value
-		}
+		carried = wire.TagMap(list)
+	}
+	arn := fmt.Sprintf("acs:%s:%s:%s:", strings.ToLower(req.Product()), req.Rules.Region, req.Rules.Account)
+	if req.Action.about == nil {
+		return []faults.Resource{{ARN: arn + "*", Request: carried}}
 	}
 	var all []faults.Resource
-	const toBeMade = "*"
 	add := func(kind, id string) {
-		t := faults.Resource{ARN: fmt.Sprintf("acs:%s:%s:%s:%s/%s", strings.ToLower(req.Product()), req.Rules.Region, req.Rules.Account, kind, id), Request: request}
+		r := faults.Resource{ARN: arn + kind + "/" + id, Request: carried}
 		has, _ := tagsOf(req, kind, id)
 		if has != nil {
-			t.Tags = has.Current
+			r.Tags = has.Current
 		}
 		if has != nil || id == toBeMade {
-			all = append(all, t)
+			all = append(all, r)
 		}
 	}
 	for _, about := range req.Action.about {
@@ -41,9 +44,6 @@ func (req *Request) Resources() []faults.Resource {
 				add(kind, id)
 			}
 		}
-	}
-	if req.Action.about == nil {
-		all = append(all, faults.Resource{ARN: fmt.Sprintf("acs:%s:%s:%s:*", strings.ToLower(req.Product()), req.Rules.Region, req.Rules.Account), Request: request})
 	}
 	return all
 }

@@ -45,7 +45,18 @@ func findRole(req *Request, arn string) (Role, *wire.Refusal) {
 	return req.Rules.Roles[i], nil
 }
 
-// sessionLife reads the parameters that both ways to assume a role have.
+// readSession reads the parameters that both ways to assume a role have: whose
+// role, and for how long.
+func readSession(req *Request) (Role, time.Duration, *wire.Refusal) {
+	role, no := findRole(req, req.Params["RoleArn"])
+	if no != nil {
+		return role, 0, no
+	}
+	life, no := sessionLife(req, role)
+	return role, life, no
+}
+
+// sessionLife is how long a temporary key lives.
 func sessionLife(req *Request, r Role) (time.Duration, *wire.Refusal) {
 	if name := req.Params["RoleSessionName"]; !sessionForm.MatchString(name) {
 		return 0, wire.Refuse(400, "InvalidParameter.RoleSessionName", "The specified RoleSessionName %q is not valid: 2 to 64 letters, digits and . @ - _.", name)

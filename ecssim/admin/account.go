@@ -1,6 +1,9 @@
 package admin
 
-import "github.com/topodisk/topodisk/ecssim"
+import (
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 // accountRoutes change keys, permissions and quotas of the account.
 //
@@ -44,7 +47,7 @@ type keysBody struct {
 
 func setKeys(s *ecssim.Server, want keysBody) (any, error) {
 	if want.EndTemporary == (want.ID != "") {
-		return nil, wrong("id", want.ID, "an access key ID, with its new secret or an empty one to take it away; or endTemporary true instead")
+		return nil, config.Invalid("id", want.ID, "an access key ID, with its new secret or an empty one to take it away; or endTemporary true instead")
 	}
 	if want.EndTemporary {
 		return map[string]any{"ended": s.EndTemporaryKeys()}, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
 )
 
 // actionPath is where the forms of the page send what they stand for: a route
@@ -77,7 +78,7 @@ func (h handler) act(req *http.Request) (any, int, error) {
 	method, path := req.PostForm.Get("method"), req.PostForm.Get("route")
 	r, ok := findRoute(method, path)
 	if !ok {
-		return nil, http.StatusNotFound, wrong("route", method+" "+root+path, oneOf(routeNames()))
+		return nil, http.StatusNotFound, config.Invalid("route", method+" "+root+path, config.OneOf(routeNames()))
 	}
 	body, err := actionBody(req.PostForm)
 	if err != nil {
@@ -95,7 +96,7 @@ func (h handler) act(req *http.Request) (any, int, error) {
 func actionBody(form url.Values) ([]byte, error) {
 	body := map[string]any{}
 	if err := json.Unmarshal([]byte(form.Get("body")), &body); err != nil {
-		return nil, wrong("body", form.Get("body"), "a JSON object")
+		return nil, config.Invalid("body", form.Get("body"), "a JSON object")
 	}
 	for name := range form {
 		value := strings.TrimSpace(form.Get(name))
@@ -107,7 +108,7 @@ func actionBody(form url.Values) ([]byte, error) {
 		case kind == "number":
 			n, err := strconv.Atoi(value)
 			if err != nil {
-				return nil, wrong(field, value, "a whole number")
+				return nil, config.Invalid(field, value, "a whole number")
 			}
 			body[field] = n
 		}

@@ -143,10 +143,3 @@ func change[T any](method, path string, do func(*ecssim.Server, T) (any, error))
 		return do(s, want)
 	}}
 }
-
-// wrong is the error of a field's value.
-func wrong(field, value, allowed string) error {
-	return &ecssim.ConfigError{Field: field, Value: value, Allowed: allowed}
-}
-
-func oneOf(words []string) string { return "one of " + strings.Join(words, ", ") }

@@ -22,7 +22,7 @@ func advanceClock(s *ecssim.Server, want clockBody) (any, error) {
 		return nil, err
 	}
 	if d == 0 {
-		return nil, wrong("advance", want.Advance, `a duration above zero, such as "60s"`)
+		return nil, config.Invalid("advance", want.Advance, `a duration above zero, such as "60s"`)
 	}
 	return map[string]any{"now": s.Now().Add(d)}, s.Advance(d)
 }

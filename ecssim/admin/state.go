@@ -1,6 +1,9 @@
 package admin
 
-import "github.com/topodisk/topodisk/ecssim"
+import (
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 // stateRoutes show what there is, what was called and how often.
 //
@@ -24,5 +27,5 @@ func volumeCalls(s *ecssim.Server, want diskName) (any, error) {
 	if calls := s.VolumeCalls(want.Disk); calls != nil {
 		return calls, nil
 	}
-	return nil, wrong("disk", want.Disk, "the ID of a disk that a call has named")
+	return nil, config.Invalid("disk", want.Disk, "the ID of a disk that a call has named")
 }

@@ -1,6 +1,9 @@
 package admin
 
-import "github.com/topodisk/topodisk/ecssim"
+import (
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/config"
+)
 
 // stockRoutes change what zones have to sell.
 //
@@ -27,11 +30,11 @@ type stockBody struct {
 func setStock(s *ecssim.Server, want stockBody) (any, error) {
 	switch {
 	case want.Zone == nil:
-		return nil, wrong("zone", "", oneOf(s.Zones())+`, or "" for regional categories`)
+		return nil, config.Invalid("zone", "", config.OneOf(s.Zones())+`, or "" for regional categories`)
 	case want.Category == nil:
-		return nil, wrong("category", "", oneOf(ecssim.CategoryNames(*want.Zone == "")))
+		return nil, config.Invalid("category", "", config.OneOf(ecssim.CategoryNames(*want.Zone == "")))
 	case want.Units == nil:
-		return nil, wrong("units", "", unitsAllowed)
+		return nil, config.Invalid("units", "", unitsAllowed)
 	}
 	level := ecssim.StockLevel{Zone: *want.Zone, Category: *want.Category, Units: *want.Units, Code: want.Code}
 	if err := s.SetStockLevel(level); err != nil {
@@ -48,7 +51,7 @@ type zoneBody struct {
 
 func setZoneStock(s *ecssim.Server, want zoneBody) (any, error) {
 	if want.Units == nil {
-		return nil, wrong("units", "", unitsAllowed)
+		return nil, config.Invalid("units", "", unitsAllowed)
 	}
 	if err := s.SetZoneStock(want.Zone, *want.Units, want.Code); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type throttleBody struct {
 
 func (b throttleBody) read() (ecssim.Throttle, error) {
 	if (b.Profile == "") == (b.Limits == nil) {
-		return ecssim.Throttle{}, wrong("profile", b.Profile, oneOf(ecssim.ThrottleProfiles)+"; or limits, calls a minute by action, instead")
+		return ecssim.Throttle{}, config.Invalid("profile", b.Profile, config.OneOf(ecssim.ThrottleProfiles)+"; or limits, calls a minute by action, instead")
 	}
 	t := ecssim.Throttle{Limits: b.Limits}
 	var err error

@@ -125,21 +125,20 @@ func (p Parameters) List(prefix string) []string {
 // HasList tells whether there is a Prefix.N.
 func (p Parameters) HasList(prefix string) bool { return len(p.numberedNames(prefix)) > 0 }
 
-// JSONList returns the strings of a parameter that is a JSON array, and
-// whether it was there: an empty array selects nothing, none at all selects
-// everything. More than 100 strings are refused with tooMany, anything but an
-// array of strings with malformed.
-func (p Parameters) JSONList(name string, tooMany, malformed func() *Refusal) ([]string, bool, *Refusal) {
+// IDs returns the IDs of things of a kind, at most 100, in a parameter that is a
+// JSON array, and whether it was there: an empty array selects nothing, none at
+// all selects everything.
+func (p Parameters) IDs(name, kind string) ([]string, bool, *Refusal) {
 	v := p[name]
 	if v == "" {
 		return nil, false, nil
 	}
 	var list []string
 	if err := json.Unmarshal([]byte(v), &list); err != nil || list == nil {
-		return nil, true, malformed()
+		return nil, true, Refuse(400, "InvalidParameter."+name, "The specified parameter %s is not valid: it must be a JSON array of %s IDs.", name, kind)
 	}
 	if len(list) > 100 {
-		return nil, true, tooMany()
+		return nil, true, Refuse(403, "Invalid"+name+".Malformed", "The amount of specified %s IDs exceeds the limit of 100.", kind)
 	}
 	return list, true, nil
 }

@@ -9,53 +9,13 @@ import (
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
-// The older calls for tags, of one resource each. New clients use
-// TagResources, UntagResources and ListTagResources.
-var (
-	addTagsAction = Action{
-		Name:     "AddTags",
-		required: []string{"RegionId", "ResourceType", "ResourceId", "Tag.N"},
-		optional: []string{"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value"},
-		absent:   absentTagType,
-		do:       tagResources,
-	}
-	removeTagsAction = Action{
-		Name:     "RemoveTags",
-		required: []string{"RegionId", "ResourceType", "ResourceId", "Tag.N"},
-		optional: []string{"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value"},
-		absent:   absentTagType,
-		do:       removeTags,
-	}
-	describeTagsAction = Action{
-		Name:     "DescribeTags",
-		required: []string{"RegionId"},
-		optional: []string{"ResourceType", "ResourceId", "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "Category", "PageNumber", "PageSize"},
-		lags:     true,
-		do:       describeTags,
-	}
-)
-
-// removeTags takes tags off one resource: those of the keys, if they have the
-// values that are given.
-func removeTags(req *Request) (wire.Object, *wire.Refusal) {
-	targets, no := tagTargets(req)
-	if no != nil {
-		return nil, no
-	}
-	list, no := req.Params.Tags()
-	if no != nil {
-		return nil, no
-	}
-	for _, t := range targets {
-		after := maps.Clone(t.tags.Current)
-		for _, tag := range list {
-			if v, ok := after[tag.Key]; ok && (!tag.HasValue || tag.Value == v) {
-				delete(after, tag.Key)
-			}
-		}
-		t.tags.Change(after, req.Now)
-	}
-	return nil, nil
+var describeTagsAction = Action{
+	Name:     "DescribeTags",
+	required: []string{"RegionId"},
+	optional: []string{"ResourceType", "ResourceId", "Category", "PageNumber", "PageSize"},
+	tagged:   true,
+	lags:     true,
+	do:       describeTags,
 }
 
 // tagKinds are the resources that carry tags here, as counts name them.

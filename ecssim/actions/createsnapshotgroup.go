@@ -3,41 +3,22 @@ package actions
 import (
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/topodisk/topodisk/ecssim/config"
 	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
-var (
-	createSnapshotGroupAction = Action{
-		Name:     "CreateSnapshotGroup",
-		required: []string{"RegionId"},
-		optional: []string{
-			"InstanceId", "DiskId.N", "ExcludeDiskId.N", "Name", "Description", "ResourceGroupId", "ClientToken", "InstantAccess",
-			"InstantAccessRetentionDays", "StorageLocationArn", "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value",
-		},
-		about: [][2]string{{"disk", "DiskId"}, {"instance", "InstanceId"}},
-		do:    createSnapshotGroup,
-	}
-	deleteSnapshotGroupAction = Action{
-		Name:     "DeleteSnapshotGroup",
-		required: []string{"RegionId", "SnapshotGroupId"},
-		about:    [][2]string{{"snapshotgroup", "SnapshotGroupId"}},
-		do:       deleteSnapshotGroup,
-	}
-	describeSnapshotGroupsAction = Action{
-		Name:     "DescribeSnapshotGroups",
-		required: []string{"RegionId"},
-		optional: []string{
-			"SnapshotGroupId.N", "Name", "InstanceId", "Status.N", "AdditionalAttributes.N", "ResourceGroupId", "NextToken", "MaxResults",
-			"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value",
-		},
-		lags: true,
-		do:   describeSnapshotGroups,
-	}
-)
+var createSnapshotGroupAction = Action{
+	Name:     "CreateSnapshotGroup",
+	required: []string{"RegionId"},
+	optional: []string{
+		"InstanceId", "DiskId.N", "ExcludeDiskId.N", "Name", "Description", "ResourceGroupId", "ClientToken", "InstantAccess",
+		"InstantAccessRetentionDays", "StorageLocationArn",
+	},
+	tagged: true,
+	about:  [][2]string{{"disk", "DiskId"}, {"instance", "InstanceId"}},
+	do:     createSnapshotGroup,
+}
 
 // How many disks, and how many GiB, a group takes.
 const (
@@ -176,79 +157,5 @@ func shootGroup(req *Request, g *state.SnapshotGroup, disks []*state.Disk) {
 		n.Tags = state.NewTagSet(maps.Clone(g.Tags.Current), req.Now)
 		shoot(req, d, n)
 		g.Members = append(g.Members, n)
-	}
-}
-
-// deleteSnapshotGroup deletes a group and its snapshots. A snapshot that disks
-// were made from stays, and the group with it: the reply tells.
-func deleteSnapshotGroup(req *Request) (wire.Object, *wire.Refusal) {
-	id := req.Params["SnapshotGroupId"]
-	g := req.Region.Group(id)
-	if g == nil {
-		return nil, wire.Refuse(404, "InvalidSnapshotGroupId.NotFound", "The specified SnapshotGroupId %q does not exist.", id)
-	}
-	list := []wire.Object{}
-	for _, n := range slices.Clone(g.Members) {
-		status, code, message := "Success", "", ""
-		if req.Region.MadeFrom(n) > 0 {
-			status, code, message = "Failed", "SnapshotCreatedDisk", "The snapshot has been used to create disks."
-		} else {
-			req.Region.DeleteSnapshot(n)
-		}
-		list = append(list, wire.Object{
-			"OperationStatus": status, "ErrorCode": code, "ErrorMsg": message,
-			"RelatedItemSet": wire.Wrapped("RelatedItem", []wire.Object{{"Name": "SnapshotId", "Value": n.ID}}),
-		})
-	}
-	if len(g.Members) == 0 {
-		req.Region.DeleteGroup(g)
-	}
-	return wire.Object{"OperationProgressSet": wire.Wrapped("OperationProgress", list)}, nil
-}
-
-// describeSnapshotGroups shows the groups that pass every filter, the newest
-// first.
-func describeSnapshotGroups(req *Request) (wire.Object, *wire.Refusal) {
-	ids, states := req.Params.List("SnapshotGroupId"), req.Params.List("Status")
-	for _, status := range states {
-		if !slices.Contains(state.SnapshotStates[:3], status) {
-			return nil, wire.Refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, config.List(state.SnapshotStates[:3]))
-		}
-	}
-	tags, no := req.Params.Tags()
-	if no != nil {
-		return nil, no
-	}
-	page, no := readTokenPage(req, wire.Paging{MinResults: 10, MaxResults: 100})
-	if no != nil {
-		return nil, no
-	}
-	var found []*state.SnapshotGroup
-	for g := range groupsFor(req) {
-		if (ids == nil || slices.Contains(ids, g.ID)) && (states == nil || slices.Contains(states, g.Status())) && req.Params.OneOf("Name", g.Name) &&
-			req.Params.OneOf("InstanceId", g.Instance) && req.Params.OneOf("ResourceGroupId", g.ResourceGroup) &&
-			wire.HasTags(g.Tags.Searched(req.Now, req.Timing.TagsVisible), tags) {
-			found = append(found, g)
-		}
-	}
-	shown, reply := wire.Cut(page, found, func(g *state.SnapshotGroup) int { return -g.Seq })
-	reply["SnapshotGroups"] = wire.Wrapped("SnapshotGroup", wire.Each(shown, func(g *state.SnapshotGroup) wire.Object { return renderGroup(req, g, req.Now) }))
-	return reply, nil
-}
-
-// renderGroup shows a group. Its members lack the size of their source and their
-// CreationTime: DescribeSnapshots has those.
-func renderGroup(req *Request, g *state.SnapshotGroup, now time.Time) wire.Object {
-	members := wire.Each(g.Members, func(n *state.Snapshot) wire.Object {
-		percent, _ := n.Progress(now)
-		return wire.Object{
-			"SnapshotId": n.ID, "SourceDiskId": n.DiskID, "SourceDiskType": n.Disk.Kind(), "Progress": percentText(percent), "Available": n.Usable(now),
-			"InstantAccess": state.Categories[n.Category].Instant, "InstantAccessRetentionDays": 0, "Tags": wire.Wrapped("Tag", tags(req, n.Tags)),
-		}
-	})
-	return wire.Object{
-		"SnapshotGroupId": g.ID, "Name": g.Name, "Description": g.Description, "InstanceId": g.Instance, "ResourceGroupId": g.ResourceGroup,
-		"Status": g.Status(), "ProgressStatus": "", "CreationTime": wire.Stamp(g.Created), "Tags": wire.Wrapped("Tag", tags(req, g.Tags)),
-		"Snapshots": wire.Wrapped("Snapshot", members),
 	}
 }
