@@ -196,6 +196,7 @@ func TestFiltersAreJoinedByAnd(t *testing.T) {
 		{"none", func(*ecs.DescribeDisksRequest) {}, []string{auto, essd}},
 		{"name", func(r *ecs.DescribeDisksRequest) { r.DiskName = "one" }, []string{essd}},
 		{"half a name", func(r *ecs.DescribeDisksRequest) { r.DiskName = "on" }, nil},
+		{"a name that is all", func(r *ecs.DescribeDisksRequest) { r.DiskName = "all" }, nil},
 		{"zone", func(r *ecs.DescribeDisksRequest) { r.ZoneId = zoneI }, []string{auto}},
 		{"status", func(r *ecs.DescribeDisksRequest) { r.Status = "Available" }, []string{auto, essd}},
 		{"another status", func(r *ecs.DescribeDisksRequest) { r.Status = "In_use" }, nil},

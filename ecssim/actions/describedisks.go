@@ -94,30 +94,97 @@ type diskFilter func(*state.Disk) bool
 
 // diskFilters reads the filters of a request. They are joined by AND.
 func diskFilters(req *Request) ([]diskFilter, *wire.Refusal) {
-	readers := []func(*Request) (diskFilter, *wire.Refusal){
-		filterZone, filterStatus, filterCategory, filterType, filterTags, filterMultiAttach,
-		filterTruth("Encrypted", func(d *state.Disk) bool { return d.Encrypted }),
-		filterTruth("Portable", func(d *state.Disk) bool { return !d.System }),
-		filterTruth("DeleteWithInstance", func(d *state.Disk) bool { return d.DeleteWithInstance }),
-		filterTruth("DeleteAutoSnapshot", func(d *state.Disk) bool { return !d.KeepAutoSnapshot }),
-		filterChargeType, filterCreation,
-		filterText("DiskName", func(d *state.Disk) string { return d.Name }),
-		filterText("ResourceGroupId", func(d *state.Disk) string { return d.ResourceGroup }),
-		filterText("KMSKeyId", func(d *state.Disk) string { return d.KMSKey }),
-		filterInstance,
-		filterText("SnapshotId", (*state.Disk).SourceID),
+	if no := checkDiskWords(req); no != nil {
+		return nil, no
 	}
-	var filters []diskFilter
-	for _, read := range readers {
-		f, no := read(req)
-		if no != nil {
-			return nil, no
-		}
-		if f != nil {
+	tags, no := searchedTags(req)
+	if no != nil {
+		return nil, no
+	}
+	from, to, no := creationBounds(req)
+	if no != nil {
+		return nil, no
+	}
+	filters, no := truthFilters(req)
+	if no != nil {
+		return nil, no
+	}
+	where := func(given bool, f diskFilter) {
+		if given {
 			filters = append(filters, f)
 		}
 	}
+	for name, of := range diskTexts {
+		want := req.Params[name]
+		every := want == "all" && (name == "Category" || name == "DiskType")
+		where(want != "" && !every, func(d *state.Disk) bool { return of(d) == want })
+	}
+	status, instance := req.Params["Status"], req.Params["InstanceId"]
+	where(status != "" && status != "All", func(d *state.Disk) bool { return d.Shown(req.Now) == status })
+	where(instance != "", func(d *state.Disk) bool {
+		return slices.ContainsFunc(listed(req, d, req.Now), func(a *state.Attachment) bool { return a.Instance.ID == instance })
+	})
+	where(len(tags) > 0, func(d *state.Disk) bool { return wire.HasTags(d.Tags.Searched(req.Now, req.Timing.TagsVisible), tags) })
+	where(!from.IsZero(), func(d *state.Disk) bool { return !d.Created.Before(from) })
+	where(!to.IsZero(), func(d *state.Disk) bool { return !d.Created.After(to) })
 	return filters, nil
+}
+
+// diskTexts are the parameters that a text of a disk must equal.
+var diskTexts = map[string]func(*state.Disk) string{
+	"ZoneId":          func(d *state.Disk) string { return d.Zone },
+	"Category":        func(d *state.Disk) string { return d.Category },
+	"DiskType":        (*state.Disk).Kind,
+	"MultiAttach":     multiAttachText,
+	"DiskChargeType":  func(*state.Disk) string { return "PostPaid" },
+	"DiskName":        func(d *state.Disk) string { return d.Name },
+	"ResourceGroupId": func(d *state.Disk) string { return d.ResourceGroup },
+	"KMSKeyId":        func(d *state.Disk) string { return d.KMSKey },
+	"SnapshotId":      (*state.Disk).SourceID,
+}
+
+// truthFilters reads the filters that are true or false.
+func truthFilters(req *Request) ([]diskFilter, *wire.Refusal) {
+	var filters []diskFilter
+	for _, truth := range []struct {
+		name string
+		of   func(*state.Disk) bool
+	}{
+		{"Encrypted", func(d *state.Disk) bool { return d.Encrypted }},
+		{"Portable", func(d *state.Disk) bool { return !d.System }},
+		{"DeleteWithInstance", func(d *state.Disk) bool { return d.DeleteWithInstance }},
+		{"DeleteAutoSnapshot", func(d *state.Disk) bool { return !d.KeepAutoSnapshot }},
+	} {
+		want, no := req.Params.Boolean(truth.name, false)
+		if no != nil {
+			return nil, no
+		}
+		if req.Params[truth.name] != "" {
+			filters = append(filters, func(d *state.Disk) bool { return truth.of(d) == want })
+		}
+	}
+	return filters, nil
+}
+
+// checkDiskWords refuses words that the filters don't know.
+func checkDiskWords(req *Request) *wire.Refusal {
+	p, zone, category := req.Params, req.Params["ZoneId"], req.Params["Category"]
+	_, known := state.Categories[category]
+	switch {
+	case zone != "" && !slices.Contains(req.Rules.Zones, zone):
+		return wire.Refuse(400, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", zone)
+	case !p.OneOf("Status", state.DiskStates...):
+		return wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", p["Status"], config.List(state.DiskStates))
+	case category != "" && category != "all" && !known && !slices.Contains(state.LocalCategories, category):
+		return wire.Refuse(400, "InvalidCategory.ValueNotSupported", "The specified parameter Category %q is not valid.", category)
+	case !p.OneOf("DiskType", "all", "data", "system"):
+		return wire.Refuse(400, "InvalidDiskType.ValueNotSupported", "The specified parameter DiskType %q is not valid: all, data or system.", p["DiskType"])
+	case !p.OneOf("MultiAttach", "Enabled", "Disabled", "LegacyShared"):
+		return wire.Refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled, Disabled or LegacyShared.", p["MultiAttach"])
+	case !p.OneOf("DiskChargeType", "PrePaid", "PostPaid"):
+		return wire.Refuse(404, "InvalidDiskChargeType.NotFound", "The specified DiskChargeType %q is not valid: PrePaid or PostPaid.", p["DiskChargeType"])
+	}
+	return nil
 }
 
 // candidates yields the disks that DiskIds names, or all if it is absent.
@@ -130,123 +197,6 @@ func candidates(req *Request) (iter.Seq[*state.Disk], *wire.Refusal) {
 		req.Disk = ids[0]
 	}
 	return disksFor(req, ids, !given), nil
-}
-
-func filterZone(req *Request) (diskFilter, *wire.Refusal) {
-	zone := req.Params["ZoneId"]
-	if zone == "" {
-		return nil, nil
-	}
-	if !slices.Contains(req.Rules.Zones, zone) {
-		return nil, wire.Refuse(400, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", zone)
-	}
-	return func(d *state.Disk) bool { return d.Zone == zone }, nil
-}
-
-func filterStatus(req *Request) (diskFilter, *wire.Refusal) {
-	status := req.Params["Status"]
-	if !req.Params.OneOf("Status", state.DiskStates...) {
-		return nil, wire.Refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, config.List(state.DiskStates))
-	}
-	if status == "" || status == "All" {
-		return nil, nil
-	}
-	return func(d *state.Disk) bool { return d.Shown(req.Now) == status }, nil
-}
-
-func filterCategory(req *Request) (diskFilter, *wire.Refusal) {
-	category := req.Params["Category"]
-	if category == "" || category == "all" {
-		return nil, nil
-	}
-	if _, ok := state.Categories[category]; !ok && !slices.Contains(state.LocalCategories, category) {
-		return nil, wire.Refuse(400, "InvalidCategory.ValueNotSupported", "The specified parameter Category %q is not valid.", category)
-	}
-	return func(d *state.Disk) bool { return d.Category == category }, nil
-}
-
-// filterType reads DiskType.
-func filterType(req *Request) (diskFilter, *wire.Refusal) {
-	if !req.Params.OneOf("DiskType", "all", "data", "system") {
-		return nil, wire.Refuse(400, "InvalidDiskType.ValueNotSupported", "The specified parameter DiskType %q is not valid: all, data or system.", req.Params["DiskType"])
-	}
-	if req.Params["DiskType"] == "" || req.Params["DiskType"] == "all" {
-		return nil, nil
-	}
-	return func(d *state.Disk) bool { return d.Kind() == req.Params["DiskType"] }, nil
-}
-
-func filterTags(req *Request) (diskFilter, *wire.Refusal) {
-	want, no := req.Params.Tags()
-	if no != nil || len(want) == 0 {
-		return nil, no
-	}
-	if len(want) > state.MaxTags {
-		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", state.MaxTags)
-	}
-	return func(d *state.Disk) bool { return wire.HasTags(d.Tags.Searched(req.Now, req.Timing.TagsVisible), want) }, nil
-}
-
-func filterMultiAttach(req *Request) (diskFilter, *wire.Refusal) {
-	if !req.Params.OneOf("MultiAttach", "Enabled", "Disabled", "LegacyShared") {
-		return nil, wire.Refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled, Disabled or LegacyShared.", req.Params["MultiAttach"])
-	}
-	if req.Params["MultiAttach"] == "" {
-		return nil, nil
-	}
-	return func(d *state.Disk) bool { return multiAttachText(d) == req.Params["MultiAttach"] }, nil
-}
-
-func filterChargeType(req *Request) (diskFilter, *wire.Refusal) {
-	if !req.Params.OneOf("DiskChargeType", "PrePaid", "PostPaid") {
-		return nil, wire.Refuse(404, "InvalidDiskChargeType.NotFound", "The specified DiskChargeType %q is not valid: PrePaid or PostPaid.", req.Params["DiskChargeType"])
-	}
-	if req.Params["DiskChargeType"] != "PrePaid" {
-		return nil, nil
-	}
-	return func(*state.Disk) bool { return false }, nil
-}
-
-// filterInstance filters by the instances that reads show a disk attached to.
-func filterInstance(req *Request) (diskFilter, *wire.Refusal) {
-	id := req.Params["InstanceId"]
-	if id == "" {
-		return nil, nil
-	}
-	return func(d *state.Disk) bool {
-		return slices.ContainsFunc(listed(req, d, req.Now), func(a *state.Attachment) bool { return a.Instance.ID == id })
-	}, nil
-}
-
-func filterTruth(name string, of func(*state.Disk) bool) func(*Request) (diskFilter, *wire.Refusal) {
-	return func(req *Request) (diskFilter, *wire.Refusal) {
-		want, no := req.Params.Boolean(name, false)
-		if no != nil || req.Params[name] == "" {
-			return nil, no
-		}
-		return func(d *state.Disk) bool { return of(d) == want }, nil
-	}
-}
-
-func filterText(name string, of func(*state.Disk) string) func(*Request) (diskFilter, *wire.Refusal) {
-	return func(req *Request) (diskFilter, *wire.Refusal) {
-		want := req.Params[name]
-		if want == "" {
-			return nil, nil
-		}
-		return func(d *state.Disk) bool { return of(d) == want }, nil
-	}
-}
-
-// filterCreation reads Filter.N: CreationStartTime and CreationEndTime.
-func filterCreation(req *Request) (diskFilter, *wire.Refusal) {
-	from, to, no := creationBounds(req)
-	if no != nil || from.IsZero() && to.IsZero() {
-		return nil, no
-	}
-	return func(d *state.Disk) bool {
-		return (from.IsZero() || !d.Created.Before(from)) && (to.IsZero() || !d.Created.After(to))
-	}, nil
 }
 
 // multiAttachText is MultiAttach as ECS writes it.

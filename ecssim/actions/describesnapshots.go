@@ -64,12 +64,9 @@ func snapshotFilters(req *Request) ([]snapshotFilter, *wire.Refusal) {
 	if no := checkSnapshotWords(req); no != nil {
 		return nil, no
 	}
-	tags, no := req.Params.Tags()
+	tags, no := searchedTags(req)
 	if no != nil {
 		return nil, no
-	}
-	if len(tags) > state.MaxTags {
-		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", state.MaxTags)
 	}
 	encrypted, no := req.Params.Boolean("Encrypted", false)
 	if no != nil {

@@ -10,6 +10,15 @@ import (
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
+// searchedTags returns the tags that a read asks for.
+func searchedTags(req *Request) ([]wire.Tag, *wire.Refusal) {
+	list, no := req.Params.Tags()
+	if len(list) > state.MaxTags {
+		return nil, wire.Refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", state.MaxTags)
+	}
+	return list, no
+}
+
 // newTags returns the tags that a request wants to put on a resource.
 func newTags(req *Request) (map[string]string, *wire.Refusal) {
 	list, no := req.Params.Tags()

@@ -62,11 +62,11 @@ func Decode(text []byte, into any) error {
 
 // fieldNames returns the JSON names of a struct's fields.
 func fieldNames(of any) []string {
-	t := reflect.TypeOf(of).Elem()
 	var names []string
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(of).Elem()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
 	}
 	return names
 }

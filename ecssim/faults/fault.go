@@ -59,31 +59,31 @@ var Kinds = []string{
 // first fault in the list that matches it and whose turn it is. What the
 // caller of LostRequest and of LostReply sees is the same.
 type Fault struct {
-	ID     int               // given when it is added
-	Action string            // of the calls that match; empty for all
-	Params map[string]string // regular expressions by parameter; those absent are ""
-	Agent  string            // regular expression of the User-Agent; empty for all
-	Skip   int               // how many matching calls go free first
-	Count  int               // how many it then hits; 0 for all, until the list is emptied
+	ID     int               `json:"id"`               // given when it is added
+	Action string            `json:"action"`           // of the calls that match; empty for all
+	Params map[string]string `json:"params,omitempty"` // regular expressions by parameter; those absent are ""
+	Agent  string            `json:"agent,omitempty"`  // regular expression of the User-Agent; empty for all
+	Skip   int               `json:"skip"`             // how many matching calls go free first
+	Count  int               `json:"count"`            // how many it then hits; 0 for all, until the list is emptied
 	// Percent is how many of a hundred of these calls are hit, by lot; 0 is all.
 	// With one seed and one order of calls the lots are the same.
-	Percent int
-	From    time.Duration // from when it is added until the fault begins
-	For     time.Duration // from its beginning to its end; 0 is for ever
+	Percent int           `json:"percent,omitempty"`
+	From    time.Duration `json:"-"` // from when it is added until the fault begins
+	For     time.Duration `json:"-"` // from its beginning to its end; 0 is for ever
 
-	Do      string // one of Kinds
-	Status  int    // of the reply; default that of the Code, else 500; 400 with Throttled, 503 with ErrorAfter and BrownOut
-	Code    string // of the reply; default InternalError, ServiceUnavailable
-	Message string // of the reply; default a sentence with the code
+	Do      string `json:"do"`                // one of Kinds
+	Status  int    `json:"status,omitempty"`  // of the reply; default that of the Code, else 500; 400 with Throttled, 503 with ErrorAfter and BrownOut
+	Code    string `json:"code,omitempty"`    // of the reply; default InternalError, ServiceUnavailable
+	Message string `json:"message,omitempty"` // of the reply; default a sentence with the code
 
-	DelayBefore time.Duration // from the request to its effect, with any Do
-	DelayAfter  time.Duration // from the effect to the reply, on top of the latency
-	Lag         time.Duration // of Stale, Echo and Late; default 2 s, at most 2 min
-	Hide        []string      // IDs, of Hidden
-	Skew        time.Duration // of Date; less than zero is behind; default 20 min behind
+	DelayBefore time.Duration `json:"-"`              // from the request to its effect, with any Do
+	DelayAfter  time.Duration `json:"-"`              // from the effect to the reply, on top of the latency
+	Lag         time.Duration `json:"-"`              // of Stale, Echo and Late; default 2 s, at most 2 min
+	Hide        []string      `json:"hide,omitempty"` // IDs, of Hidden
+	Skew        time.Duration `json:"-"`              // of Date; less than zero is behind; default 20 min behind
 
-	Seen int // calls that matched so far
-	Hit  int // calls that were hit so far
+	Seen int `json:"seen"` // calls that matched so far
+	Hit  int `json:"hit"`  // calls that were hit so far
 }
 
 // arm checks a fault and fills in its defaults.
