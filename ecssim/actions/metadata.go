@@ -64,7 +64,7 @@ func newMetadataService() metadataService {
 	return metadataService{sessions: map[string]metadataSession{}, keys: map[string]*wire.AccessKey{}}
 }
 
-// readMetadataRequest makes an exchange of a request below /latest/.
+// readMetadataRequest reads a request below /latest/.
 func (req *Request) readMetadataRequest(m wire.Message) *wire.Refusal {
 	req.Params = wire.Parameters{"Path": m.Path, "InstanceId": m.Instance}
 	req.Sent = req.Params

@@ -13,7 +13,7 @@ const (
 	DiskAttaching = "Attaching"
 	DiskInUse     = "In_use"
 	DiskDetaching = "Detaching"
-	diskModifying = "Modifying"
+	DiskModifying = "Modifying"
 )
 
 // DiskStates are the values that DescribeDisks takes for Status.
@@ -101,7 +101,7 @@ func (d *Disk) State() string {
 	case d.Creating:
 		return DiskCreating
 	case d.Modifying:
-		return diskModifying
+		return DiskModifying
 	}
 	return d.aggregate(func(a *Attachment) string { return a.Phase })
 }

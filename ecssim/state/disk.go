@@ -1,7 +1,6 @@
 package state
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -112,19 +111,6 @@ func (s *diskStore) data() int {
 		}
 	}
 	return n
-}
-
-// named yields the disks of some IDs, the last made first.
-func (s *diskStore) named(ids []string) iter.Seq[*Disk] {
-	found := map[string]*Disk{}
-	for _, id := range ids {
-		if d := s.byID[id]; d != nil {
-			found[id] = d
-		}
-	}
-	list := slices.SortedFunc(maps.Values(found), bySeq)
-	slices.Reverse(list)
-	return slices.Values(list)
 }
 
 func bySeq(a, b *Disk) int { return a.Seq - b.Seq }

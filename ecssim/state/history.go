@@ -142,7 +142,7 @@ func (h *history[T]) newestFirst(ids []string, all bool, t time.Time) iter.Seq[T
 			list = append(list, was)
 		}
 	}
-	slices.SortFunc(list, func(a, b T) int { return b.number() - a.number() })
+	slices.SortFunc(list, lastMadeFirst)
 	return slices.Values(list)
 }
 

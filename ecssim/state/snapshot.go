@@ -1,7 +1,6 @@
 package state
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -87,17 +86,6 @@ func (b *snapshotStore) remove(n *Snapshot) {
 	if n.Group != nil {
 		n.Group.Members = slices.DeleteFunc(n.Group.Members, func(other *Snapshot) bool { return other == n })
 	}
-}
-
-// named yields the snapshots of some IDs, the last made first.
-func (b *snapshotStore) named(ids []string) iter.Seq[*Snapshot] {
-	found := map[string]*Snapshot{}
-	for _, id := range ids {
-		if n := b.byID[id]; n != nil {
-			found[id] = n
-		}
-	}
-	return slices.Values(slices.SortedFunc(maps.Values(found), func(a, b *Snapshot) int { return b.Seq - a.Seq }))
 }
 
 // AddSnapshot adds a snapshot of a disk, and gives it its ID.

@@ -25,7 +25,7 @@ func (r *Region) PlanFailure(t Transition) {
 	r.queue.add(t.At, func() { r.come(t, t.Fail) })
 }
 
-// KeepBack keeps a transition back until unstick.
+// KeepBack keeps a transition back until Unstick.
 func (r *Region) KeepBack(t Transition) { r.stuck = append(r.stuck, t) }
 
 // come lets a transition come in one of its two ways, if it still can.
@@ -83,12 +83,12 @@ func (r *Region) Note(d *Disk, at time.Time, cause string) {
 // is new.
 var legal = map[string][]string{
 	"":            {DiskCreating},
-	DiskCreating:  {DiskAvailable, diskModifying},
-	DiskAvailable: {DiskAttaching, diskModifying},
+	DiskCreating:  {DiskAvailable, DiskModifying},
+	DiskAvailable: {DiskAttaching, DiskModifying},
 	// One instance's attach can be another one's detach: a disk with
 	// MultiAttach, or one that is moved by force.
 	DiskAttaching: {DiskInUse, DiskAvailable, DiskDetaching},
-	DiskInUse:     {DiskDetaching, DiskAvailable, DiskAttaching, diskModifying},
+	DiskInUse:     {DiskDetaching, DiskAvailable, DiskAttaching, DiskModifying},
 	DiskDetaching: {DiskAvailable, DiskInUse, DiskAttaching},
-	diskModifying: {DiskAvailable, DiskInUse},
+	DiskModifying: {DiskAvailable, DiskInUse},
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 )
@@ -27,7 +28,7 @@ func (v View) Disks(ids []string, all bool) iter.Seq[*Disk] {
 	case all:
 		return backward(v.r.disks.order)
 	}
-	return v.r.disks.named(ids)
+	return named(v.r.disks.byID, ids)
 }
 
 // Snapshots yields the snapshots of some IDs, or all, the last made first.
@@ -38,7 +39,7 @@ func (v View) Snapshots(ids []string, all bool) iter.Seq[*Snapshot] {
 	case all:
 		return backward(v.r.snapshots.order)
 	}
-	return v.r.snapshots.named(ids)
+	return named(v.r.snapshots.byID, ids)
 }
 
 // Groups yields all snapshot groups, the last made first.
@@ -77,3 +78,16 @@ func backward[T any](list []T) iter.Seq[T] {
 		}
 	}
 }
+
+// named yields the things of some IDs, the last made first.
+func named[T thing[T]](byID map[string]T, ids []string) iter.Seq[T] {
+	found := map[string]T{}
+	for _, id := range ids {
+		if v, is := byID[id]; is {
+			found[id] = v
+		}
+	}
+	return slices.Values(slices.SortedFunc(maps.Values(found), lastMadeFirst))
+}
+
+func lastMadeFirst[T thing[T]](a, b T) int { return b.number() - a.number() }
