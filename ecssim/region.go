@@ -51,8 +51,8 @@ func (s *Server) Devices(instance string) (devices []Device, err error) {
 	return devices, err
 }
 
-// strikeInstance does what the fault of a call does to its instance.
-func (s *Server) strikeInstance(x *exchange) {
+// hitInstance does what the fault of a call does to its instance.
+func (s *Server) hitInstance(x *exchange) {
 	i := s.service.Region.Instance(x.Params["InstanceId"])
 	switch {
 	case i == nil:

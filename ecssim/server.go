@@ -183,7 +183,7 @@ func (s *Server) execute(x *exchange) {
 		body, x.refusal = x.Perform()
 	}
 	x.TouchNamed()
-	s.strikeInstance(x)
+	s.hitInstance(x)
 	x.answerAt = x.At.Add(x.Takes + x.Extra + x.Fault.ReplyDelay())
 	if x.stopped {
 		x.answerAt = x.At // a gateway's refusal takes no time

@@ -24,14 +24,7 @@ var createDiskAction = Action{
 
 // createDisk makes a disk, or returns the one that its ClientToken made before.
 func createDisk(req *Request) (wire.Object, *wire.Refusal) {
-	if no := checkToken(req.Params["ClientToken"]); no != nil {
-		return nil, no
-	}
-	id, no := req.tokens.replay(req)
-	if no == nil && id == "" {
-		id, no = makeDisk(req)
-		req.tokens.bind(req, id, no, req.Rules.BindFailedTokens)
-	}
+	id, no := underToken(req, makeDisk)
 	if no != nil {
 		return nil, no
 	}

@@ -26,12 +26,12 @@ var createSnapshotAction = Action{
 // ClientToken made before. The point in time is cut a little after the reply:
 // until then the snapshot has no CreationTime.
 func createSnapshot(req *Request) (wire.Object, *wire.Refusal) {
-	id, no := underToken(req, func() (string, *wire.Refusal) {
+	id, no := underSnapshotToken(req, func(req *Request) (string, *wire.Refusal) {
 		d, n, no := readSnapshot(req)
 		if no != nil {
 			return "", no
 		}
-		shoot(req, d, n)
+		startSnapshot(req, d, n)
 		return n.ID, nil
 	})
 	if no != nil {
@@ -40,31 +40,23 @@ func createSnapshot(req *Request) (wire.Object, *wire.Refusal) {
 	return wire.Object{"SnapshotId": id}, nil
 }
 
-// underToken makes something under a request's ClientToken, or returns what
-// that made before. Its refusals are those of snapshots: ECS's tables give
-// them other codes and statuses than CreateDisk's.
-func underToken(req *Request, make func() (string, *wire.Refusal)) (string, *wire.Refusal) {
-	if no := checkToken(req.Params["ClientToken"]); no != nil {
-		return "", no
-	}
-	id, no := req.tokens.replay(req)
+// underSnapshotToken is underToken of snapshots: ECS's tables give its refusals
+// other codes and statuses than CreateDisk's.
+func underSnapshotToken(req *Request, make func(*Request) (string, *wire.Refusal)) (string, *wire.Refusal) {
+	id, no := underToken(req, make)
 	switch {
 	case no != nil && no.Code == "LastTokenProcessing":
 		return "", &wire.Refusal{Status: 403, Code: "IdempotentProcessing", Message: no.Message}
 	case no != nil && no.Code == mismatchCode:
 		return "", &wire.Refusal{Status: 403, Code: mismatchCode, Message: no.Message}
-	case no != nil || id != "":
-		return id, no
 	}
-	id, no = make()
-	req.tokens.bind(req, id, no, req.Rules.BindFailedTokens)
 	return id, no
 }
 
 // readSnapshot checks a request for a snapshot of one disk.
 func readSnapshot(req *Request) (*state.Disk, *state.Snapshot, *wire.Refusal) {
 	n := &state.Snapshot{}
-	for _, step := range []func(*Request, *state.Snapshot) *wire.Refusal{readShotNames, readRetention, readShotTags} {
+	for _, step := range []func(*Request, *state.Snapshot) *wire.Refusal{readSnapshotNames, readRetention, readSnapshotTags} {
 		if no := step(req, n); no != nil {
 			return nil, nil, no
 		}
@@ -73,12 +65,12 @@ func readSnapshot(req *Request) (*state.Disk, *state.Snapshot, *wire.Refusal) {
 	if no != nil {
 		return nil, nil, no
 	}
-	return d, n, checkShot(req, d)
+	return d, n, checkSnapshot(req, d)
 }
 
-// readShotNames reads SnapshotName and Description. Names that begin with
+// readSnapshotNames reads SnapshotName and Description. Names that begin with
 // auto are those of ECS's own snapshots.
-func readShotNames(req *Request, n *state.Snapshot) *wire.Refusal {
+func readSnapshotNames(req *Request, n *state.Snapshot) *wire.Refusal {
 	n.Name, n.Description = req.Params["SnapshotName"], req.Params["Description"]
 	if n.Name != "" && (!validName(n.Name) || strings.HasPrefix(n.Name, "auto")) {
 		return badName("InvalidSnapshotName.Malformed", "snapshot name, which must not begin with auto,")
@@ -100,8 +92,8 @@ func readRetention(req *Request, n *state.Snapshot) (no *wire.Refusal) {
 	return nil
 }
 
-// readShotTags reads the tags and the resource group.
-func readShotTags(req *Request, n *state.Snapshot) *wire.Refusal {
+// readSnapshotTags reads the tags and the resource group.
+func readSnapshotTags(req *Request, n *state.Snapshot) *wire.Refusal {
 	tags, no := newTags(req)
 	if no != nil {
 		return no
@@ -132,8 +124,8 @@ func readSource(req *Request, d *state.Disk) *wire.Refusal {
 	return nil
 }
 
-// checkShot refuses a snapshot of a disk that none can be made of now.
-func checkShot(req *Request, d *state.Disk) *wire.Refusal {
+// checkSnapshot refuses a snapshot of a disk that none can be made of now.
+func checkSnapshot(req *Request, d *state.Disk) *wire.Refusal {
 	for _, a := range d.Attachments {
 		if no := checkState(a.Instance, 400); no != nil {
 			return no
@@ -159,8 +151,8 @@ func checkShot(req *Request, d *state.Disk) *wire.Refusal {
 	return nil
 }
 
-// shoot adds a snapshot of a disk and plans the end of it.
-func shoot(req *Request, d *state.Disk, n *state.Snapshot) {
+// startSnapshot adds a snapshot of a disk and plans the end of it.
+func startSnapshot(req *Request, d *state.Disk, n *state.Snapshot) {
 	l, reply := req.Timing, repliesAt(req)
 	n.Status, n.Asked = state.SnapshotProgressing, req.Now
 	cut := req.Timing.Vary(l.SnapshotCut)

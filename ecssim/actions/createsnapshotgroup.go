@@ -29,7 +29,7 @@ const (
 // createSnapshotGroup starts to make snapshots of several disks, or returns
 // the group that its ClientToken made before.
 func createSnapshotGroup(req *Request) (wire.Object, *wire.Refusal) {
-	id, no := underToken(req, func() (string, *wire.Refusal) {
+	id, no := underSnapshotToken(req, func(req *Request) (string, *wire.Refusal) {
 		g, no := readGroup(req)
 		if no != nil {
 			return "", no
@@ -41,7 +41,7 @@ func createSnapshotGroup(req *Request) (wire.Object, *wire.Refusal) {
 		if no := checkGroup(req, disks); no != nil {
 			return "", no
 		}
-		shootGroup(req, g, disks)
+		startSnapshotGroup(req, g, disks)
 		return g.ID, nil
 	})
 	if no != nil {
@@ -53,7 +53,7 @@ func createSnapshotGroup(req *Request) (wire.Object, *wire.Refusal) {
 // readGroup reads what belongs to the group itself.
 func readGroup(req *Request) (*state.SnapshotGroup, *wire.Refusal) {
 	n := &state.Snapshot{}
-	if no := readShotTags(req, n); no != nil {
+	if no := readSnapshotTags(req, n); no != nil {
 		return nil, no
 	}
 	g := &state.SnapshotGroup{
@@ -142,20 +142,20 @@ func checkGroup(req *Request, disks []*state.Disk) *wire.Refusal {
 		return wire.Refuse(403, "CapacityExceed.TooManyDisks", "The capacity of the disks, %d GiB, exceeds the limit of %d.", size, maxGroupSize)
 	}
 	for _, d := range disks {
-		if no := checkShot(req, d); no != nil {
+		if no := checkSnapshot(req, d); no != nil {
 			return no
 		}
 	}
 	return nil
 }
 
-// shootGroup adds a group and a snapshot of each disk.
-func shootGroup(req *Request, g *state.SnapshotGroup, disks []*state.Disk) {
+// startSnapshotGroup adds a group and a snapshot of each disk.
+func startSnapshotGroup(req *Request, g *state.SnapshotGroup, disks []*state.Disk) {
 	req.Region.AddGroup(g)
 	for _, d := range disks {
 		n := &state.Snapshot{Name: "Created_from_" + g.ID, Description: "Created_from_" + g.ID, ResourceGroup: g.ResourceGroup, Group: g}
 		n.Tags = state.NewTagSet(maps.Clone(g.Tags.Current), req.Now)
-		shoot(req, d, n)
+		startSnapshot(req, d, n)
 		g.Members = append(g.Members, n)
 	}
 }

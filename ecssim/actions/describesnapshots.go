@@ -46,7 +46,7 @@ func describeSnapshots(req *Request) (wire.Object, *wire.Refusal) {
 		return nil, orDryRun(no)
 	}
 	var found []*state.Snapshot
-	for n := range shotsFor(req, ids, !byID) {
+	for n := range snapshotsFor(req, ids, !byID) {
 		if !slices.ContainsFunc(filters, func(f snapshotFilter) bool { return !f(n) }) {
 			found = append(found, n)
 		}

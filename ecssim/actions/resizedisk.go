@@ -18,14 +18,7 @@ var resizeDiskAction = Action{
 // the guest sees it at once if the resize was online, else when it boots or
 // when the disk is attached again.
 func resizeDisk(req *Request) (wire.Object, *wire.Refusal) {
-	if no := checkToken(req.Params["ClientToken"]); no != nil {
-		return nil, no
-	}
-	id, no := req.tokens.replay(req)
-	if no == nil && id == "" {
-		no = growDisk(req)
-		req.tokens.bind(req, req.Disk, no, req.Rules.BindFailedTokens)
-	}
+	_, no := underToken(req, func(req *Request) (string, *wire.Refusal) { return req.Disk, growDisk(req) })
 	if no != nil {
 		return nil, no
 	}

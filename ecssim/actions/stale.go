@@ -41,7 +41,7 @@ func disksFor(req *Request, ids []string, all bool) iter.Seq[*state.Disk] {
 	return shown(req, view(req).Disks(ids, all), func(d *state.Disk) string { return d.ID })
 }
 
-func shotsFor(req *Request, ids []string, all bool) iter.Seq[*state.Snapshot] {
+func snapshotsFor(req *Request, ids []string, all bool) iter.Seq[*state.Snapshot] {
 	return shown(req, view(req).Snapshots(ids, all), func(n *state.Snapshot) string { return n.ID })
 }
 

@@ -112,7 +112,7 @@ func taggable(req *Request, kind string) []tagged {
 			list = append(list, tagged{i.ID, &i.Tags})
 		}
 	case "snapshot":
-		for n := range shotsFor(req, nil, true) {
+		for n := range snapshotsFor(req, nil, true) {
 			list = append(list, tagged{n.ID, &n.Tags})
 		}
 	case "snapshotgroup":

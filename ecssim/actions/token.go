@@ -61,6 +61,21 @@ func checkToken(token string) *wire.Refusal {
 	return nil
 }
 
+// underToken makes something under a request's ClientToken, or returns the ID of
+// what that made before.
+func underToken(req *Request, make func(*Request) (string, *wire.Refusal)) (string, *wire.Refusal) {
+	if no := checkToken(req.Params["ClientToken"]); no != nil {
+		return "", no
+	}
+	id, no := req.tokens.replay(req)
+	if no != nil || id != "" {
+		return id, no
+	}
+	id, no = make(req)
+	req.tokens.bind(req, id, no, req.Rules.BindFailedTokens)
+	return id, no
+}
+
 // replay returns what was made under the token of a request, if it was used
 // before, whether or not that still exists, or how it was refused; or the
 // refusal of a request that is not the same, or that came before the first one

@@ -69,7 +69,7 @@ type thing[T any] interface {
 type history[T thing[T]] struct {
 	past     time.Duration
 	versions map[string][]version[T] // the oldest first
-	gone     []grave                 // the first deleted first
+	gone     []deletion              // the first deleted first
 }
 
 // version is a thing as it was from a moment on; none once it is deleted.
@@ -78,7 +78,7 @@ type version[T any] struct {
 	thing T
 }
 
-type grave struct {
+type deletion struct {
 	at time.Time
 	id string
 }
@@ -94,7 +94,7 @@ func (h *history[T]) write(id string, now T, at time.Time) {
 	case now == none && len(list) == 0:
 		return // it never was, or is of another kind
 	case now == none:
-		h.gone = append(h.gone, grave{at, id})
+		h.gone = append(h.gone, deletion{at, id})
 	default:
 		now = now.copied()
 	}
@@ -158,9 +158,9 @@ func (d *Disk) copied() *Disk {
 	c := *d
 	c.Attachments = make([]*Attachment, len(d.Attachments))
 	for n, a := range d.Attachments {
-		tie := *a
-		tie.Disk = &c
-		c.Attachments[n] = &tie
+		attachment := *a
+		attachment.Disk = &c
+		c.Attachments[n] = &attachment
 	}
 	c.changes = nil // no read shows them
 	return &c

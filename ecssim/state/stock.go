@@ -18,10 +18,10 @@ const Unlimited = -1
 // stock is what each zone has to sell: zone, "" for the region, to category.
 // A category that is not there is not on offer. CreateDisk and
 // DescribeAvailableResource go by the same table.
-type stock map[string]map[string]*shelfStock
+type stock map[string]map[string]*categoryStock
 
-// shelfStock is the stock of one category in one zone.
-type shelfStock struct {
+// categoryStock is the stock of one category in one zone.
+type categoryStock struct {
 	units int    // disks that can still be made; Unlimited
 	code  string // of the refusal when there are none
 }
@@ -29,13 +29,13 @@ type shelfStock struct {
 func newStock(c Config) stock {
 	s := stock{}
 	for _, zone := range append([]string{""}, c.Zones...) {
-		s[zone] = map[string]*shelfStock{}
+		s[zone] = map[string]*categoryStock{}
 		offers, ok := c.Offers[zone]
 		if !ok {
 			offers = ordinaryCategories(zone == "")
 		}
 		for _, name := range offers {
-			s[zone][name] = &shelfStock{Unlimited, c.SoldOutCode}
+			s[zone][name] = &categoryStock{Unlimited, c.SoldOutCode}
 		}
 	}
 	return s
@@ -81,7 +81,7 @@ func (r *Region) SetStock(level StockLevel) error {
 	if spec, ok := Categories[level.Category]; !ok || spec.Regional != (level.Zone == "") {
 		return config.Invalid("category", level.Category, config.OneOf(CategoryNames(level.Zone == "")))
 	}
-	cell, err := r.stockCell(level.Units, level.Code)
+	cell, err := r.stockOfUnits(level.Units, level.Code)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (r *Region) SetZoneStock(zone string, units int, code string) error {
 	if !slices.Contains(r.config.Zones, zone) {
 		return config.Invalid("zone", zone, config.OneOf(r.config.Zones))
 	}
-	cell, err := r.stockCell(units, code)
+	cell, err := r.stockOfUnits(units, code)
 	if err != nil {
 		return err
 	}
@@ -105,13 +105,13 @@ func (r *Region) SetZoneStock(zone string, units int, code string) error {
 	return nil
 }
 
-// stockCell is the stock of a category; an empty code is that of the Config.
-func (r *Region) stockCell(units int, code string) (shelfStock, error) {
+// stockOfUnits is the stock of a category; an empty code is that of the Config.
+func (r *Region) stockOfUnits(units int, code string) (categoryStock, error) {
 	code = cmp.Or(code, r.config.SoldOutCode)
 	if !slices.Contains(SoldOutCodes, code) {
-		return shelfStock{}, config.Invalid("code", code, config.OneOf(SoldOutCodes))
+		return categoryStock{}, config.Invalid("code", code, config.OneOf(SoldOutCodes))
 	}
-	return shelfStock{max(units, Unlimited), code}, nil
+	return categoryStock{max(units, Unlimited), code}, nil
 }
 
 // StockLevel is the stock of one category in one zone.
