@@ -2,6 +2,10 @@
 // Alibaba Cloud ECS API (RPC parameters, signatures, error bodies), keeps
 // disks, instances and stock in memory, and injects faults on request.
 //
+// What it is made of is in the packages below: wire speaks the protocol, state is
+// what is true in a region, actions are what ECS does, faults what goes wrong
+// and how long things take. This package takes a request through them.
+//
 // A Server is an http.Handler, for clients that connect to it, and an
 // http.RoundTripper, for clients in the same process. It reads the time from
 // package time, so that it lives by the fake clock of a testing/synctest

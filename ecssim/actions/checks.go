@@ -7,13 +7,17 @@ import (
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
+// mustExist refuses what a parameter names and does not exist.
+func mustExist[T any](v *T, parameter, id string) (*T, *wire.Refusal) {
+	if v == nil {
+		return nil, wire.Refuse(404, "Invalid"+parameter+".NotFound", "The specified %s %q does not exist.", parameter, id)
+	}
+	return v, nil
+}
+
 // findInstance returns an instance that must exist.
 func findInstance(req *Request, id string) (*state.Instance, *wire.Refusal) {
-	i := req.Region.Instance(id)
-	if i == nil {
-		return nil, wire.Refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
-	}
-	return i, nil
+	return mustExist(req.Region.Instance(id), "InstanceId", id)
 }
 
 // checkState refuses an instance that no disk can be attached to or detached
@@ -30,11 +34,7 @@ func checkState(i *state.Instance, status int) *wire.Refusal {
 
 // findDisk returns a disk that must exist.
 func findDisk(req *Request, id string) (*state.Disk, *wire.Refusal) {
-	d := req.Region.Disk(id)
-	if d == nil {
-		return nil, wire.Refuse(404, "InvalidDiskId.NotFound", "The specified DiskId %q does not exist.", id)
-	}
-	return d, nil
+	return mustExist(req.Region.Disk(id), "DiskId", id)
 }
 
 // checkLocks refuses to attach a disk that is locked for a payment.
@@ -47,11 +47,7 @@ func checkLocks(d *state.Disk) *wire.Refusal {
 
 // findSnapshot returns a snapshot that must exist.
 func findSnapshot(req *Request, id string) (*state.Snapshot, *wire.Refusal) {
-	n := req.Region.Snapshot(id)
-	if n == nil {
-		return nil, wire.Refuse(404, "InvalidSnapshotId.NotFound", "The specified SnapshotId %q does not exist.", id)
-	}
-	return n, nil
+	return mustExist(req.Region.Snapshot(id), "SnapshotId", id)
 }
 
 // checkSnapshots refuses what can't be done to a disk while a snapshot of it

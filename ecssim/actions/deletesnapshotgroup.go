@@ -17,9 +17,9 @@ var deleteSnapshotGroupAction = Action{
 // were made from stays, and the group with it: the reply tells.
 func deleteSnapshotGroup(req *Request) (wire.Object, *wire.Refusal) {
 	id := req.Params["SnapshotGroupId"]
-	g := req.Region.Group(id)
-	if g == nil {
-		return nil, wire.Refuse(404, "InvalidSnapshotGroupId.NotFound", "The specified SnapshotGroupId %q does not exist.", id)
+	g, no := mustExist(req.Region.Group(id), "SnapshotGroupId", id)
+	if no != nil {
+		return nil, no
 	}
 	list := []wire.Object{}
 	for _, n := range slices.Clone(g.Members) {
