@@ -67,6 +67,8 @@ type (
 	Denial = faults.Denial
 	// Policy is a RAM policy: what it doesn't allow is denied.
 	Policy = faults.Policy
+	// Statement allows or denies actions on resources under conditions.
+	Statement = faults.Statement
 )
 
 // What a Fault does: the comments are in package faults.
