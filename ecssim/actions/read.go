@@ -1,7 +1,10 @@
 package actions
 
 import (
+	"iter"
+
 	"github.com/topodisk/topodisk/ecssim/faults"
+	"github.com/topodisk/topodisk/ecssim/state"
 	"github.com/topodisk/topodisk/ecssim/wire"
 )
 
@@ -27,4 +30,51 @@ func orDryRun(no *wire.Refusal) *wire.Refusal {
 		return no
 	}
 	return wire.Refuse(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
+}
+
+// lagBehind sets a read back in time if its fault says so.
+func (req *Request) lagBehind() {
+	if req.Fault.Do == faults.Stale && req.Action.lags {
+		req.stale = true
+		req.Now = req.Now.Add(-req.Fault.Lag)
+	}
+}
+
+// view is what a read finds: what there is or, if it is stale, what there was.
+func view(req *Request) state.View {
+	if req.stale {
+		return req.Region.AsOf(req.Now)
+	}
+	return req.Region.Present()
+}
+
+// shown leaves out what the fault of a read hides.
+func shown[T any](req *Request, list iter.Seq[T], id func(T) string) iter.Seq[T] {
+	if req.Fault.Do != faults.Hidden {
+		return list
+	}
+	return func(yield func(T) bool) {
+		for v := range list {
+			if !req.Fault.Hides(id(v)) && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func disksFor(req *Request, ids []string, all bool) iter.Seq[*state.Disk] {
+	return shown(req, view(req).Disks(ids, all), func(d *state.Disk) string { return d.ID })
+}
+
+func snapshotsFor(req *Request, ids []string, all bool) iter.Seq[*state.Snapshot] {
+	return shown(req, view(req).Snapshots(ids, all), func(n *state.Snapshot) string { return n.ID })
+}
+
+func groupsFor(req *Request) iter.Seq[*state.SnapshotGroup] {
+	return shown(req, view(req).Groups(), func(g *state.SnapshotGroup) string { return g.ID })
+}
+
+// instancesFor returns instances in their order, the first made first.
+func instancesFor(req *Request) iter.Seq[*state.Instance] {
+	return shown(req, view(req).Instances(), func(i *state.Instance) string { return i.ID })
 }

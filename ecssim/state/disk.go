@@ -53,6 +53,14 @@ type Disk struct {
 // Serial is what the guest reads from the device.
 func (d *Disk) Serial() string { return d.ID[len("d-"):] }
 
+// Kind is system or data, as ECS has it.
+func (d *Disk) Kind() string {
+	if d.System {
+		return "system"
+	}
+	return "data"
+}
+
 // diskStore holds the disks that exist.
 type diskStore struct {
 	byID    map[string]*Disk
