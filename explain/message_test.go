@@ -139,7 +139,7 @@ func TestTextsAreInTheCode(t *testing.T) {
 	for file, texts := range map[string][]string{
 		"../diskdriver/ecs/instancequeue/queue.go": {"position %d in the queue of the instance, which is at work on %d disks"},
 		"../diskdriver/ecs/ratelimit/limiter.go":   {"held back because ECS throttles %s"},
-		"../diskdriver/disk/error.go":              {"(request ID %s)"},
+		"../diskdriver/disk/error.go":              {"(request ID "},
 		"../diskdriver/disk/instance.go":           {"can't attach disks of type %s"},
 		"../diskdriver/disk/plan.go":               {"the node takes none of the disk types"},
 		"../diskdriver/attachment/plan.go":         {"the disk is attached to %s, and is not taken away"},
