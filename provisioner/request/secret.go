@@ -101,7 +101,8 @@ func CheckSecrets(class *storagev1.StorageClass) error {
 			missing = append(missing, secretKeysOf(call).name)
 		}
 	}
-	if !slices.ContainsFunc([]string{ProvisionerSecret, controllerPublishSecret, controllerExpandSecret, controllerModifySecret}, isNamed) || len(missing) == 0 {
+	named := slices.ContainsFunc([]string{ProvisionerSecret, controllerPublishSecret, controllerExpandSecret, controllerModifySecret}, isNamed)
+	if !named || len(missing) == 0 {
 		return nil
 	}
 	return fmt.Errorf("class %s names a Secret for some calls, and has no %s: the driver would make these calls with its own account, which doesn't have the disk; "+

@@ -220,8 +220,8 @@ var rules = map[string]rule{
 	},
 	"provisioner/deletion": {
 		allowed: []string{module + "/internal/affinity", module + "/internal/errorinfo", module + "/internal/unused", module + "/provisioner/internal/liveness",
-			module + "/provisioner/internal/turns", module + "/provisioner/request", module + "/provisioner/watch", module + "/topology", csiSpec, grpc, klog, clientGo,
-			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
+			module + "/provisioner/internal/turns", module + "/provisioner/request", module + "/provisioner/watch", module + "/topology",
+			csiSpec, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
 			module + "/provisioner/csiconn", module + "/internal/leader"},
 	},

@@ -71,7 +71,8 @@ func ParseFlags(flags *pflag.FlagSet, args []string) error {
 
 // allowedValues says of the types of flags which values there are.
 var allowedValues = map[string]string{
-	"duration": "a number with a unit, such as 90s or 5m", "int": wholeNumber, "int32": wholeNumber, "int64": wholeNumber, "uint": wholeNumber, "Level": wholeNumber,
+	"duration": "a number with a unit, such as 90s or 5m",
+	"int":      wholeNumber, "int32": wholeNumber, "int64": wholeNumber, "uint": wholeNumber, "Level": wholeNumber,
 	"float32": "a number", "float64": "a number", "bool": "true or false",
 }
 

@@ -157,4 +157,3 @@ func TestWaitReturnsWhenAllHaveEnded(t *testing.T) {
 		turns.Wait() // nothing is left
 	})
 }
-

@@ -34,7 +34,9 @@ func TestModulesOfTheDemoRequireTheSameVersions(t *testing.T) {
 		if err := (goBuild{dir: dir}).goTool(t.Context(), []string{"mod", "edit", "-json"}, noted, noted); err != nil {
 			t.Fatal(err)
 		}
-		var file struct{ Require []struct{ Path, Version string } }
+		var file struct {
+			Require []struct{ Path, Version string }
+		}
 		if err := json.Unmarshal(said, &file); err != nil {
 			t.Fatal(err)
 		}
