@@ -195,18 +195,7 @@ func New(config Config, dependencies Dependencies) *Syncer {
 func (s *Syncer) Run(ctx context.Context) {
 	s.liveness.Start()
 	defer s.liveness.Stop()
-	defer context.AfterFunc(ctx, s.queue.ShutDown)()
-	for {
-		uid, shutdown := s.queue.Get()
-		if shutdown {
-			break
-		}
-		s.turns.Add(s.turnOf(uid), func() {
-			defer s.queue.Done(uid)
-			s.work(context.WithoutCancel(ctx), uid)
-		})
-	}
-	s.turns.Wait()
+	turns.Serve(ctx, s.turns, s.queue, s.turnOf, s.work)
 }
 
 // CheckLiveness returns an error if the queue was not served for longer than limit.

@@ -171,18 +171,7 @@ func (c *Controller) Run(ctx context.Context) {
 	c.liveness.Start()
 	defer c.liveness.Stop()
 	c.RecheckAll()
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	for {
-		name, shutdown := c.queue.Get()
-		if shutdown {
-			break
-		}
-		c.turns.Add(c.namespaceOf(name), func() {
-			defer c.queue.Done(name)
-			c.attempt(context.WithoutCancel(ctx), name)
-		})
-	}
-	c.turns.Wait()
+	turns.Serve(ctx, c.turns, c.queue, c.namespaceOf, c.attempt)
 }
 
 // namespaceOf returns the namespace of a PersistentVolume's claim, nothing for none that the cache shows.

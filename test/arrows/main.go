@@ -226,7 +226,7 @@ var rules = map[string]rule{
 			module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
 	"provisioner/internal/liveness": {},
-	"provisioner/internal/turns":    {},
+	"provisioner/internal/turns":    {allowed: []string{clientGo}},
 	"provisioner/internal/provisionertest": {
 		allowed: []string{module + "/test/golden", module + "/topology", clientGo, csiSpec, grpc, protobuf, prometheus, "k8s.io/api", "k8s.io/apimachinery",
 			"k8s.io/utils/ptr"},

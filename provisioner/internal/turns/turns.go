@@ -2,8 +2,11 @@
 package turns
 
 import (
+	"context"
 	"slices"
 	"sync"
+
+	"k8s.io/client-go/util/workqueue"
 )
 
 // Turns starts work so that no namespace keeps the others waiting: those that wait take turns. One has no more than a number of works under way,
@@ -92,3 +95,20 @@ func (t *Turns) done(namespace string) {
 
 // Wait returns when nothing is under way or waits.
 func (t *Turns) Wait() { t.working.Wait() }
+
+// Serve has the work done for each item of a queue once it is the turn of its namespace. When ctx ends it shuts the queue down, and it returns
+// when nothing is under way: ctx doesn't end the work, which need not do anything for an item that comes from a queue that shuts down.
+func Serve[T comparable](ctx context.Context, t *Turns, queue workqueue.TypedInterface[T], namespaceOf func(T) string, work func(context.Context, T)) {
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	for {
+		item, shutdown := queue.Get()
+		if shutdown {
+			break
+		}
+		t.Add(namespaceOf(item), func() {
+			defer queue.Done(item)
+			work(context.WithoutCancel(ctx), item)
+		})
+	}
+	t.Wait()
+}
