@@ -16,10 +16,11 @@ import (
 // whyOptions are the command line of why.
 type whyOptions struct {
 	*factory
-	out        *output
-	driver     string
-	from, dump string
-	args       []string
+	out               *output
+	driver            string
+	topodiskNamespace string
+	from, dump        string
+	args              []string
 }
 
 // newWhy says why an object waits.
@@ -57,6 +58,8 @@ func newWhy(f *factory) *cobra.Command {
 				return usagef("--from= is not allowed: allowed is a file that --dump has written, or -")
 			case o.from != "" && cmd.Flags().Changed("driver-name"):
 				return usagef("--driver-name=%s is not allowed with --from: the file names the driver", o.driver)
+			case o.from != "" && o.topodiskNamespace != "":
+				return usagef("--topodisk-namespace=%s is not allowed with --from: the file has what was read", o.topodiskNamespace)
 			}
 			return o.run(cmd.Context())
 		},
@@ -65,6 +68,7 @@ func newWhy(f *factory) *cobra.Command {
 	cmd.Flags().StringVar(&o.dump, "dump", "", "write all facts, without secrets, to this file; - is standard output, and then the answer is omitted")
 	o.out.addFlags(cmd)
 	addDriverFlag(cmd, &o.driver)
+	cmd.Flags().StringVar(&o.topodiskNamespace, "topodisk-namespace", "", "namespace that disk-provisioner runs in; empty: the one that has its Lease")
 	return cmd
 }
 
@@ -112,7 +116,7 @@ func (o *whyOptions) facts(ctx context.Context) (*explain.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collect.Read(ctx, clients, subject, o.driver)
+	return collect.Read(ctx, clients, subject, o.driver, o.topodiskNamespace)
 }
 
 // readFile reads the facts of --from.

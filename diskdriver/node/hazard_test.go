@@ -61,11 +61,16 @@ func (r *rig) partition(m *testDisk, parts ...string) {
 // partitionAs makes a partition table of a type.
 func (r *rig) partitionAs(label string, m *testDisk, parts ...string) {
 	r.t.Helper()
+	r.sfdisk(m, "label: "+label+"\n"+strings.Join(parts, "\n")+"\n")
+}
+
+// sfdisk runs that program on a disk with a script and shows the partitions that it made.
+func (r *rig) sfdisk(m *testDisk, script string, options ...string) {
+	r.t.Helper()
 	need.Has(r.t, need.Program("sfdisk"))
-	script := "label: " + label + "\n" + strings.Join(parts, "\n") + "\n"
 	file := filepath.Join(r.t.TempDir(), "table")
 	r.put(file, script)
-	r.sh("sh", "-c", "sfdisk --quiet "+m.loop+" <"+file)
+	r.sh("sh", "-c", "sfdisk --quiet "+strings.Join(options, " ")+" "+m.loop+" <"+file)
 	r.showPartitions(m)
 }
 
@@ -126,8 +131,7 @@ func TestAnOldFileSystemUnderPartitionsIsNotMounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, m := newRigWithDisk(t)
 			used("ext4")(r, m)
-			r.sh("sh", "-c", "printf 'label: dos\n"+parts+"\n' | sfdisk --quiet --wipe never "+m.loop)
-			r.showPartitions(m)
+			r.sfdisk(m, "label: dos\n"+parts+"\n", "--wipe", "never")
 			used("ext4")(r, &testDisk{rig: r, loop: m.loop + "p1"})
 			m.refusesStage(r.volume(m, usedBefore), disk.Blocked, "partitions too, and it can't be told which is the volume")
 		})

@@ -32,7 +32,7 @@ func TestFactsAreReadByTheClockOfTheAPIServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			facts, err := Read(t.Context(), clients, explain.Ref{Kind: Pod, Namespace: "shop", Name: "db-0"}, driver)
+			facts, err := Read(t.Context(), clients, explain.Ref{Kind: Pod, Namespace: "shop", Name: "db-0"}, driver, "")
 			if err != nil {
 				t.Fatal(err)
 			}

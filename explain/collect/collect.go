@@ -71,9 +71,9 @@ func NewClients(config *rest.Config) (Clients, error) {
 
 // Read reads the facts that explain the subject, as explain.Facts lists them. It returns an error if the subject can't be read, or
 // ctx ends. Long lists are read as the API server has them in its cache, which may lag behind the objects that are read by name.
-// The time of the facts is that of the API server, where its answers tell it.
-func Read(ctx context.Context, clients Clients, subject explain.Ref, driver string) (*explain.Facts, error) {
-	r := newReader(clients, subject, driver)
+// The namespace is the one that topodisk runs in; if it is empty, that is the only one that has its Lease. The time of the facts is that of the API server, where its answers tell it.
+func Read(ctx context.Context, clients Clients, subject explain.Ref, driver, namespace string) (*explain.Facts, error) {
+	r := newReader(clients, subject, driver, namespace)
 	read, ok := map[string]func(context.Context) error{
 		Pod: r.readPod, Claim: r.readClaim, Volume: r.readVolume, Node: r.readNode, VolumeAttachment: r.readAttachment,
 	}[subject.Kind]

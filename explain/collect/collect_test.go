@@ -204,7 +204,7 @@ func checkNoted(t *testing.T, subject explain.Ref, request string, failure func(
 		}
 		return failure(a.GetResource())
 	})
-	f, err := Read(t.Context(), s.clients(), subject, driver)
+	f, err := Read(t.Context(), s.clients(), subject, driver, "")
 	kind := kindOfResource[resource]
 	if kind == subject.Kind && verb == "get" {
 		if err == nil || !strings.Contains(err.Error(), subject.Name) {
@@ -224,12 +224,12 @@ func checkNoted(t *testing.T, subject explain.Ref, request string, failure func(
 func TestTheSubjectMustBeThere(t *testing.T) {
 	for _, subject := range subjects {
 		subject.ref.Name = "absent"
-		_, err := Read(t.Context(), newScene(t).clients(), subject.ref, driver)
+		_, err := Read(t.Context(), newScene(t).clients(), subject.ref, driver, "")
 		if !apierrors.IsNotFound(err) || !strings.HasPrefix(err.Error(), subject.ref.Kind+" ") {
 			t.Errorf("%v: %v", subject.ref, err)
 		}
 	}
-	if _, err := Read(t.Context(), newScene(t).clients(), explain.Ref{Kind: "Job", Name: "x"}, driver); err == nil || !strings.Contains(err.Error(), "allowed are Pod, ") {
+	if _, err := Read(t.Context(), newScene(t).clients(), explain.Ref{Kind: "Job", Name: "x"}, driver, ""); err == nil || !strings.Contains(err.Error(), "allowed are Pod, ") {
 		t.Errorf("a Job: %v", err)
 	}
 }
@@ -274,6 +274,24 @@ func TestTheLeaseIsFoundWithoutRightsElsewhere(t *testing.T) {
 	f := facts(t, s, explain.Ref{Kind: Claim, Namespace: "shop", Name: "data-db-1"})
 	if len(f.Leases) != 1 || len(f.Journal) != 1 || len(f.Unread) != 1 || !strings.HasSuffix(f.Unread[0].Reason, "; only namespace kube-system was read") {
 		t.Errorf("leases %v, journal %v, unread %v", of(f.Leases), f.Journal, f.Unread)
+	}
+}
+
+// Whoever may create Leases in a namespace could otherwise hide that no disk-provisioner leads, and write a journal.
+func TestALeaseOfATenantDoesNotCount(t *testing.T) {
+	of := explain.Ref{Kind: Claim, Namespace: "shop", Name: "data-db-1"}
+	s := newScene(t)
+	if err := s.kube.Tracker().Add(leaseOf("shop", "diskplugin-csi-alibabacloud-com")); err != nil {
+		t.Fatal(err)
+	}
+	f := facts(t, s, of)
+	want := "namespaces kube-system, shop each have a Lease diskplugin-csi-alibabacloud-com; set --topodisk-namespace to the one in which topodisk runs"
+	if len(f.Leases) != 0 || len(f.Journal) != 0 || len(f.Unread) != 1 || f.Unread[0].Reason != want {
+		t.Errorf("leases %v, journal %v, unread %v", f.Leases, f.Journal, f.Unread)
+	}
+	f, err := Read(t.Context(), s.clients(), of, driver, "kube-system")
+	if err != nil || len(f.Leases) != 1 || f.Leases[0].Namespace != "kube-system" || len(f.Journal) != 1 || len(f.Unread) != 0 {
+		t.Errorf("leases %v, journal %v, unread %v, %v", f.Leases, f.Journal, f.Unread, err)
 	}
 }
 
@@ -322,7 +340,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		cancel(why)
 		return true, nil, ctx.Err()
 	})
-	if _, err := Read(ctx, s.clients(), explain.Ref{Kind: Pod, Namespace: "shop", Name: "db-0"}, driver); !errors.Is(err, why) {
+	if _, err := Read(ctx, s.clients(), explain.Ref{Kind: Pod, Namespace: "shop", Name: "db-0"}, driver, ""); !errors.Is(err, why) {
 		t.Errorf("the error is %v", err)
 	}
 }

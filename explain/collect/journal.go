@@ -8,7 +8,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// readJournal reads disk-provisioner's records of claims that have no volume. The journal is where its Lease is.
+// readJournal reads disk-provisioner's records of claims that have no volume. The journal is where its Lease is, which readLease has found.
 func (r *reader) readJournal(ctx context.Context) {
 	waiting := map[string]bool{}
 	for _, claim := range r.claims.all() {

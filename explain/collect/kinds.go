@@ -2,6 +2,8 @@ package collect
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -109,11 +111,30 @@ func (r *reader) readProvisioner(ctx context.Context) {
 	)
 }
 
-// readLease reads a Lease whose namespace isn't known.
+// readLease reads a Lease of the namespace that topodisk runs in. Whoever may write to a namespace may make a Lease in it: where several
+// namespaces have it and the caller hasn't said which counts, none does.
 func (r *reader) readLease(ctx context.Context, name string) {
+	if r.namespace != "" {
+		readNamed(ctx, r, lease, r.namespace, name, &r.leases, r.Kube.CoordinationV1().Leases(r.namespace).Get)
+		return
+	}
 	options := fromCache
 	options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	var found objects[coordinationv1.Lease]
 	listEverywhere(ctx, r, lease, usualNamespace, options, func(namespace string) lister[*coordinationv1.LeaseList] {
 		return r.Kube.CoordinationV1().Leases(namespace).List
-	}, func(l *coordinationv1.Lease) bool { return l.Name == name }, &r.leases)
+	}, func(l *coordinationv1.Lease) bool { return l.Name == name }, &found)
+	all := sorted(&found)
+	if len(all) > 1 {
+		var namespaces []string
+		for i := range all {
+			namespaces = append(namespaces, all[i].Namespace)
+		}
+		r.note(lease, "", fmt.Sprintf("namespaces %s each have a Lease %s; set --topodisk-namespace to the one in which topodisk runs",
+			strings.Join(namespaces, ", "), name))
+		return
+	}
+	for i := range all {
+		r.leases.put(all[i].Namespace, name, &all[i], false)
+	}
 }

@@ -33,9 +33,10 @@ var fromCache = metav1.ListOptions{ResourceVersion: "0", Limit: pageSize}
 // reader reads the facts of one subject.
 type reader struct {
 	Clients
-	subject explain.Ref
-	driver  string
-	slots   chan struct{} // one for each request under way
+	subject   explain.Ref
+	driver    string
+	namespace string        // that topodisk runs in; empty: the one that has its Lease
+	slots     chan struct{} // one for each request under way
 
 	pods        objects[corev1.Pod]
 	claims      objects[corev1.PersistentVolumeClaim]
@@ -67,9 +68,9 @@ type involved struct {
 	uid                   types.UID
 }
 
-func newReader(clients Clients, subject explain.Ref, driver string) *reader {
+func newReader(clients Clients, subject explain.Ref, driver, namespace string) *reader {
 	return &reader{
-		Clients: clients, subject: subject, driver: driver, slots: make(chan struct{}, maxRequests),
+		Clients: clients, subject: subject, driver: driver, namespace: namespace, slots: make(chan struct{}, maxRequests),
 		involved: map[involved]bool{}, done: map[string]bool{}, unread: map[kindOf]string{},
 	}
 }

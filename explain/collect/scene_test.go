@@ -245,7 +245,7 @@ func of[T any, P interface {
 
 func facts(t *testing.T, s scene, subject explain.Ref) *explain.Facts {
 	t.Helper()
-	f, err := Read(t.Context(), s.clients(), subject, driver)
+	f, err := Read(t.Context(), s.clients(), subject, driver, "")
 	if err != nil {
 		t.Fatal(err)
 	}
