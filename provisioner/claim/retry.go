@@ -127,7 +127,7 @@ func failureOf(err error) *failure {
 func (t *task) retry(f *failure) time.Duration {
 	t.note(f)
 	t.count(f.err)
-	if !f.quiet || !t.Now().Before(t.since.Add(notifyAfter)) {
+	if t.isOwnersBusiness(f) {
 		t.notify(f)
 	}
 	t.siblings.wakeSiblings(t.claim)
@@ -141,6 +141,15 @@ func (t *task) retry(f *failure) time.Duration {
 		return t.soon()
 	}
 	return t.restOf(false)
+}
+
+// isOwnersBusiness says whether the claim's owner is told of a failure now. A process that ends leaves calls that were cut off to the next one,
+// which repeats them.
+func (t *task) isOwnersBusiness(f *failure) bool {
+	if f.kind == unknown && t.queue.ShuttingDown() {
+		return false
+	}
+	return !f.quiet || !t.Now().Before(t.since.Add(notifyAfter))
 }
 
 // soon has the claim looked at again at once, after those that wait already.

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -305,6 +306,32 @@ func TestNoAttemptBeginsWhileDraining(t *testing.T) {
 	b.work(t.Context(), types.UID("0f1e"))
 	if calls, _ := b.driver.Calls(); calls != 0 {
 		t.Error("the driver was asked")
+	}
+}
+
+// The driver ends with the process and cuts off its calls, which the next process repeats.
+func TestACallThatIsCutOffAsTheProcessEndsIsNotTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer answer
+		ends   bool
+		told   bool
+	}{
+		"cut off as the process ends": {unavailable(), true, false},
+		"cut off":                     {unavailable(), false, true},
+		"refused as the process ends": {refused(codes.InvalidArgument), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil, testClaim())
+			b.Driver = &hookedDriver{&provisionertest.ScriptedDriver{Creates: []answer{c.answer}}, "disk-0f1e", func() {
+				if c.ends {
+					b.queue.ShutDown()
+				}
+			}}
+			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if said := b.said(); strings.Contains(said, ReasonFailed) != c.told {
+				t.Errorf("the claim's owner was told: %q", said)
+			}
+		})
 	}
 }
 

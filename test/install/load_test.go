@@ -123,6 +123,9 @@ func (l *load) count() int {
 // leaseLost is what a claim is told where the machine stands still for so long that the leader can't renew its Lease.
 const leaseLost = "the lease is lost: it was renewed"
 
+// cutOff is what the release before told a claim whose call its driver had cut off as both ended.
+const cutOff = `debug data: "graceful_stop"`
+
 // end lets the turns come to their end and every disk go. No claim may have failed, or been told that a try for it has.
 func (l *load) end() {
 	s := l.scene
@@ -142,6 +145,8 @@ func (l *load) end() {
 		case e.InvolvedObject.Kind != "PersistentVolumeClaim" || e.Reason != "ProvisioningFailed":
 		case strings.Contains(e.Message, leaseLost):
 			s.Logf("the machine stood still: claim %s was told: %s", e.InvolvedObject.Name, e.Message)
+		case strings.Contains(e.Message, cutOff) && strings.HasPrefix(e.InvolvedObject.Name, begunPrefix(earlierVersion)):
+			s.Logf("%s told claim %s: %s", earlierVersion, e.InvolvedObject.Name, e.Message)
 		default:
 			s.Errorf("claim %s was told: %s", e.InvolvedObject.Name, e.Message)
 		}

@@ -38,14 +38,16 @@ func (s *scene) isUpgradedUnderLoad() {
 	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, writing, className, "20Gi")))
 	s.startWriter(writing, writing)
 	load := s.startLoad()
+	from := earlierVersion
 	for n, to := range []struct{ block, tag string }{{"helm upgrade", releaseVersion}, {"helm rollback", earlierVersion}, {"helm upgrade", releaseVersion}} {
 		begin := time.Now()
-		claims := s.beginDisks(fmt.Sprintf("begun-%d", n))
+		claims := s.beginDisks(fmt.Sprintf("%s%d", begunPrefix(from), n))
 		s.follow("docs/upgrade.md", to.block)
 		s.awaitRollout()
 		s.driversAre(to.tag)
 		s.finishDisks(claims)
 		s.Logf("%s to %s: %.1f s", to.block, to.tag, time.Since(begin).Seconds())
+		from = to.tag
 	}
 	s.kubectl("-n " + home + " rollout restart deployment/topodisk-controller daemonset/topodisk-node")
 	s.awaitRollout()
@@ -55,6 +57,9 @@ func (s *scene) isUpgradedUnderLoad() {
 	s.kubectl("delete pvc " + writing)
 	s.WaitFor("no disk is left", late, s.noDisks)
 }
+
+// begunPrefix is what the names of claims begin with whose disks a version begins.
+func begunPrefix(version string) string { return "begun-by-" + version + "-" }
 
 // begunSize is the size in GiB of the disks that beginDisks has made.
 const begunSize = 37
