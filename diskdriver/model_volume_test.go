@@ -435,7 +435,7 @@ func (v *modelVolume) get() *call {
 		return nil
 	}
 	return &call{method: "ControllerGetVolume", req: &csi.ControllerGetVolumeRequest{VolumeId: v.id}, ended: func(w *world, _ any, err error) error {
-		if open(err) || w.unseen(err) {
+		if open(err) || w.unseen(err) || w.shownNothing(err) {
 			return nil
 		}
 		return err

@@ -179,13 +179,14 @@ func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, disk.Re
 	}
 	d, err := o.client.reads.Await(ctx, w, o.seen)
 	reply := o.reply()
-	if disk.KindOf(err) == disk.NotFound { // which a read doesn't prove
-		err = &disk.Error{Kind: disk.Pending, Err: err}
+	settled := o.ended
+	if disk.KindOf(err) == disk.NotFound { // which a read doesn't prove, and none may ever settle it: the next call has ECS's answer
+		err, o.ended = &disk.Error{Kind: disk.Pending, Err: err}, true
 	}
 	switch {
 	case err == nil:
 		return d, reply, nil
-	case !o.ended:
+	case !settled:
 		err = o.unfinished(err)
 	}
 	return disk.Disk{}, reply, o.failed(err)
