@@ -58,7 +58,7 @@ func (s *shot) created(w *world, before phase, answer any, err error) error {
 	case open(err):
 		return nil
 	case code == codes.Internal && failing, // it has failed
-		code == codes.NotFound && (w.stale || !s.hasSources(w)),
+		w.unseen(err), code == codes.NotFound && !s.hasSources(w),
 		code == codes.FailedPrecondition: // never attached, or disks that don't go together
 		s.phase = before
 		if w.calm {

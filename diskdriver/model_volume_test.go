@@ -358,7 +358,7 @@ func (v *modelVolume) expand(w *world, word string) *call {
 	req := &csi.ControllerExpandVolumeRequest{VolumeId: v.id, CapacityRange: &csi.CapacityRange{RequiredBytes: want}, VolumeCapability: w.capability(v.words)}
 	return &call{method: "ControllerExpandVolume", req: req, ended: func(w *world, answer any, err error) error {
 		switch {
-		case open(err), w.unseen(err), w.shownNothing(err):
+		case open(err), w.unseen(err):
 			return nil
 		case status.Code(err) == codes.FailedPrecondition && w.config.Doubts.RefuseSharedOnlineResize && v.name == "v2":
 			v.size = before
@@ -391,7 +391,7 @@ func (v *modelVolume) modify(words []string) *call {
 	req := &csi.ControllerModifyVolumeRequest{VolumeId: v.id, MutableParameters: parametersOf(words)}
 	return &call{method: "ControllerModifyVolume", req: req, ended: func(w *world, _ any, err error) error {
 		switch code := status.Code(err); {
-		case open(err), w.unseen(err), w.shownNothing(err):
+		case open(err), w.unseen(err):
 			return nil
 		case code == codes.InvalidArgument, code == codes.FailedPrecondition, code == codes.ResourceExhausted && w.scarce:
 			v.change = nil
@@ -435,7 +435,7 @@ func (v *modelVolume) get() *call {
 		return nil
 	}
 	return &call{method: "ControllerGetVolume", req: &csi.ControllerGetVolumeRequest{VolumeId: v.id}, ended: func(w *world, _ any, err error) error {
-		if open(err) || w.unseen(err) || w.shownNothing(err) {
+		if open(err) || w.unseen(err) {
 			return nil
 		}
 		return err
@@ -443,7 +443,9 @@ func (v *modelVolume) get() *call {
 }
 
 // unseen says whether an error may come from reads that lag.
-func (w *world) unseen(err error) bool { return w.stale && status.Code(err) == codes.NotFound }
+func (w *world) unseen(err error) bool {
+	return w.stale && status.Code(err) == codes.NotFound || w.shownNothing(err)
+}
 
 // holds says whether a disk may be so large.
 func (s span) holds(size int) bool { return s.least <= int64(size) && int64(size) <= s.most }
