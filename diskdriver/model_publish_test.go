@@ -52,9 +52,9 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 // from a node that has it.
 func (v *modelVolume) published(w *world, node string, before bond, readOnly, blind bool) error {
 	d, _ := v.disk(w)
-	now := bond{is: off, readOnly: readOnly, last: "publish"}
+	now := bond{is: off, readOnly: readOnly, last: "publish", either: before.is == on && before.either}
 	if time.Since(w.now.active) < newLease { // what another replica was called for before may be recorded late
-		now.either = before.is == unsure && before.readOnly != readOnly
+		now.either = now.either || before.is == unsure && before.readOnly != readOnly
 	}
 	for _, a := range d.Attachments {
 		switch {
