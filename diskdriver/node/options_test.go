@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +52,30 @@ func TestOldVolumesKeepTheirOptions(t *testing.T) {
 	mounts := r.sh("findmnt", "--noheadings", "--output=OPTIONS", m.loop)
 	if !strings.Contains(mounts, "noatime") || !strings.Contains(mounts, "norecovery") {
 		t.Errorf("mounted with %s", mounts)
+	}
+}
+
+// Whoever has a disk as a block volume writes its superblock, and an error in the file system must not stop the node of all its Pods.
+func TestNoSuperblockStopsTheNode(t *testing.T) {
+	for name, write := range map[string][]string{"errors": {"-e", "panic"}, "options": {"-E", "mount_opts=errors=panic"}} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			used("ext4")(r, m)
+			r.sh("tune2fs", append(write, m.loop)...)
+			for options, want := range map[string]string{"": "errors=remount-ro", "errors=continue": "errors=continue"} {
+				v := r.volume(m, usedBefore, asFileSystem("ext4", strings.Fields(options)...))
+				r.ok(r.stage(v))
+				mounted := r.sh("findmnt", "--noheadings", "--output=OPTIONS", m.loop)
+				if has := strings.Contains(mounted, "errors="); strings.Contains(mounted, "panic") || has && !strings.Contains(mounted, want) {
+					t.Errorf("%q: mounted with %s, want %s", options, mounted, want)
+				}
+				shown := strings.TrimSpace(r.sh("sh", "-c", "cat /proc/fs/ext4/"+filepath.Base(m.loop)+"/options | grep errors="))
+				if shown != want {
+					t.Errorf("%q: the kernel has %s, want %s", options, shown, want)
+				}
+				r.ok(r.unstage(v))
+			}
+		})
 	}
 }
 

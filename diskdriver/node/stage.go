@@ -316,9 +316,17 @@ func (s *Server) mountFileSystem(u volumeUse, d device, fsType string) error {
 	return s.mount(u, d, fsType, options...)
 }
 
-// mount mounts a file system at the staging path.
+// mount mounts a file system at the staging path. What its superblock says of errors can't stop the node: whoever had the disk as a block
+// volume has written it.
 func (s *Server) mount(u volumeUse, d device, fsType string, options ...string) error {
-	err := s.mounts.mounter.Mount(d.path, u.staging, fsType, options)
+	super, err := d.superblock()
+	if err != nil {
+		return err
+	}
+	if super.panics && !slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "errors=") }) {
+		options = append(options, "errors=remount-ro")
+	}
+	err = s.mounts.mounter.Mount(d.path, u.staging, fsType, options)
 	switch {
 	case err == nil:
 		return nil

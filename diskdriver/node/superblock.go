@@ -27,6 +27,8 @@ type superblock struct {
 	elsewhere bool
 	// clustered says that the ext file system has clusters of blocks (bigalloc).
 	clustered bool
+	// panics says that an error in the ext file system is to stop the node.
+	panics bool
 }
 
 // parseSuperblock reads the superblock in the first block of a device, of xfs at 0 or of ext at 1024; the zero superblock if there is none.
@@ -93,6 +95,8 @@ func parseExt(head []byte) superblock {
 	s.hasErrors = le.Uint16(head[0x3a:])&hasErrors != 0
 	s.elsewhere = compat&extHasJournal != 0 && le.Uint32(head[0xe0:]) == 0 // s_journal_inum
 	s.clustered = roCompat&extBigalloc != 0
+	const panic = 3 // s_errors
+	s.panics = le.Uint16(head[0x3c:]) == panic || bytes.Contains(head[0x200:0x240], []byte("panic")) // s_mount_opts
 	s.mounted = le.Uint32(head[0x2c:]) != 0 || le.Uint16(head[0x34:]) != 0 // s_mtime, s_mnt_count
 	s.whole = blocks > 0 && le.Uint32(head[0x18:]) <= 6 && le.Uint32(head[0x20:]) > 0 && le.Uint32(head[0x28:]) > 0
 	if roCompat&extMetadataCRC != 0 {

@@ -34,7 +34,7 @@ func (l lack) Error() string { return l.err.Error() }
 var packages = map[string]string{
 	"blkid": "util-linux", "blockdev": "util-linux", "mkswap": "util-linux", "nsenter": "util-linux", "partx": "util-linux",
 	"losetup": "mount", "mount": "mount",
-	"debugfs": "e2fsprogs", "dumpe2fs": "e2fsprogs", "e2fsck": "e2fsprogs", "resize2fs": "e2fsprogs",
+	"debugfs": "e2fsprogs", "tune2fs": "e2fsprogs", "dumpe2fs": "e2fsprogs", "e2fsck": "e2fsprogs", "resize2fs": "e2fsprogs",
 	"mkfs.ext3": "e2fsprogs", "mkfs.ext4": "e2fsprogs",
 	"mkfs.xfs": "xfsprogs", "xfs_db": "xfsprogs", "xfs_growfs": "xfsprogs", "xfs_io": "xfsprogs", "xfs_repair": "xfsprogs",
 	"sfdisk": "fdisk",
