@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -30,15 +29,12 @@ const (
 // when none has come for long, it is this machine's.
 type serverClock struct {
 	mu      sync.Mutex
-	heard   []shift   // the newest last
+	heard   []heard   // the newest last
 	endless time.Time // when ECS has refused a bounded request by its own time; zero: it has not
 }
 
-// shift is by how much a reply said that ECS's clock is ahead of this machine's.
-type shift struct {
-	by time.Duration
-	at time.Time
-}
+// heard is the time that a reply told, and when. This machine's clock can be set meanwhile; how long ago that was it tells all the same.
+type heard struct{ time, at time.Time }
 
 // learn reads the time of a reply. One that is further off than ECS takes
 // requests of this machine at all is not believed.
@@ -58,8 +54,7 @@ func (c *serverClock) hear(reply http.Header, alone bool) {
 		return
 	}
 	now := time.Now()
-	by := theirs.Sub(now)
-	if by.Abs() > signatureWindow {
+	if theirs.Sub(now).Abs() > signatureWindow {
 		return
 	}
 	c.mu.Lock()
@@ -67,7 +62,7 @@ func (c *serverClock) hear(reply http.Header, alone bool) {
 	if alone {
 		c.heard = nil
 	}
-	c.heard = append(c.heard, shift{by, now})
+	c.heard = append(c.heard, heard{theirs, now})
 	if len(c.heard) > heardKept {
 		c.heard = slices.Delete(c.heard, 0, 1)
 	}
@@ -76,19 +71,22 @@ func (c *serverClock) hear(reply http.Header, alone bool) {
 // expiring returns the time to sign a request with that ECS is to refuse after
 // disk.RequestLifetime. ECS knows no parameter for that, so it is a time in the past.
 func (c *serverClock) expiring() time.Time {
-	return time.Now().Add(c.ahead() - signatureWindow + disk.RequestLifetime)
+	return c.now().Add(disk.RequestLifetime - signatureWindow)
 }
 
-// ahead is by how much ECS's clock is ahead of this machine's at least: a request
-// lives no longer if one of the replies was wrong.
-func (c *serverClock) ahead() time.Duration {
+// now is ECS's time at least: a request lives no longer if one of the replies was wrong.
+func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard = slices.DeleteFunc(c.heard, func(s shift) bool { return time.Since(s.at) >= heardLasts })
+	c.heard = slices.DeleteFunc(c.heard, func(h heard) bool { return time.Since(h.at) >= heardLasts })
 	if len(c.heard) == 0 {
-		return 0
+		return time.Now()
 	}
-	return slices.MinFunc(c.heard, func(a, b shift) int { return cmp.Compare(a.by, b.by) }).by
+	var all []time.Time
+	for _, h := range c.heard {
+		all = append(all, h.time.Add(time.Since(h.at)))
+	}
+	return slices.MinFunc(all, time.Time.Compare)
 }
 
 // bounds says whether ECS takes requests with a bounded life, as far as is known.

@@ -174,3 +174,29 @@ func TestRequestsGetTheirBoundedLifeBack(t *testing.T) {
 		}
 	})
 }
+
+// lateECS takes every call in the window of its signature that arrives after a time.
+type lateECS struct {
+	clockedECS
+	late time.Duration // of the first call
+}
+
+func (e *lateECS) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(e.late)
+	e.late = 0
+	return e.clockedECS.RoundTrip(r)
+}
+
+// A request that was on its way for too long is refused as it was meant to be, which says nothing of the signatures that ECS takes.
+func TestALateCallEndsNoBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := &lateECS{clockedECS{window: signatureWindow}, disk.RequestLifetime + 2*time.Second}
+		s := newSession(t, Config{RoundTripper: wire})
+		if err := create(t.Context(), s); disk.KindOf(err) != disk.Unreachable || len(wire.ages) != 1 {
+			t.Errorf("%d calls, %v", len(wire.ages), err)
+		}
+		if err := create(t.Context(), s); err != nil || len(wire.ages) != 2 || wire.ages[1] < signatureWindow-disk.RequestLifetime-time.Second {
+			t.Errorf("signatures of the ages %v, %v", wire.ages, err)
+		}
+	})
+}

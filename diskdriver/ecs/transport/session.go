@@ -18,6 +18,7 @@ package transport
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -142,7 +143,8 @@ func (s *Session) try(ctx context.Context, a action, build build) (err error) {
 	began := time.Now()
 	defer func() {
 		s.transport.metrics.observe(a.Name, err, time.Since(began))
-		if kind := disk.KindOf(err); s.admission != nil && (kind == disk.Throttled || kind == disk.Unreachable) {
+		kind := disk.KindOf(err)
+		if s.admission != nil && (kind == disk.Throttled || kind == disk.Unreachable || errors.Is(err, ErrSuspended)) {
 			s.admission.Unsent()
 		}
 	}()
@@ -159,8 +161,8 @@ func (s *Session) try(ctx context.Context, a action, build build) (err error) {
 	return err
 }
 
-// call makes one call. One that changes something expires soon; if ECS finds it
-// expired already it is made again by ECS's own time, and then without an end.
+// call makes one call. One that changes something expires soon. If ECS finds it expired already, and it wasn't late, it is made again by
+// ECS's own time, and then without an end.
 func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, build build) error {
 	if err := signature.CheckKeys(keys); err != nil {
 		return noKeys(a, err)
@@ -168,15 +170,20 @@ func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, b
 	if !a.mutates || !t.clock.bounds() {
 		return t.once(ctx, a, keys, build, false)
 	}
-	ahead := t.clock.ahead()
+	left, ecsTime := time.Now(), t.clock.now()
 	err := t.once(ctx, a, keys, build, true)
-	if isExpired(err) && (t.clock.ahead()-ahead).Abs() > sameTime {
+	if took := time.Since(left); isExpired(err) && (t.clock.now().Sub(ecsTime)-took).Abs() > sameTime { // it tells the time
+		left = time.Now()
 		err = t.once(ctx, a, keys, build, true)
 	}
 	if !isExpired(err) {
 		return err
 	}
-	if err = t.once(ctx, a, keys, build, false); !isExpired(err) && disk.KindOf(err) != disk.Unreachable {
+	if took := time.Since(left); took >= disk.RequestLifetime-sameTime {
+		return &disk.Error{Op: a.Name, Kind: disk.Unreachable, Err: fmt.Errorf("the request was on its way for up to %s, and ECS refused it, as it does after %s: %w",
+			took.Round(time.Second), disk.RequestLifetime, err)}
+	}
+	if err = t.once(ctx, a, keys, build, false); !isExpired(err) && disk.KindOf(err) != disk.Unreachable && !errors.Is(err, ErrSuspended) {
 		t.clock.unbounded()
 	}
 	return err
@@ -185,6 +192,9 @@ func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, b
 // once makes one call with a fresh request, for the SDK keeps in a request what it has encoded. The SDK needs a deep
 // stack: it gets one of its own, for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
 func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build, expires bool) error {
+	if a.mutates && suspension.Happened(ctx) { // while the keys were read, or a call before was refused
+		return ErrSuspended
+	}
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	x := &exchange{transport: t, keys: keys, expires: expires}
