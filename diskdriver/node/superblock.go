@@ -95,9 +95,9 @@ func parseExt(head []byte) superblock {
 	s.hasErrors = le.Uint16(head[0x3a:])&hasErrors != 0
 	s.elsewhere = compat&extHasJournal != 0 && le.Uint32(head[0xe0:]) == 0 // s_journal_inum
 	s.clustered = roCompat&extBigalloc != 0
-	const panic = 3 // s_errors
+	const panic = 3                                                                                  // s_errors
 	s.panics = le.Uint16(head[0x3c:]) == panic || bytes.Contains(head[0x200:0x240], []byte("panic")) // s_mount_opts
-	s.mounted = le.Uint32(head[0x2c:]) != 0 || le.Uint16(head[0x34:]) != 0 // s_mtime, s_mnt_count
+	s.mounted = le.Uint32(head[0x2c:]) != 0 || le.Uint16(head[0x34:]) != 0                           // s_mtime, s_mnt_count
 	s.whole = blocks > 0 && le.Uint32(head[0x18:]) <= 6 && le.Uint32(head[0x20:]) > 0 && le.Uint32(head[0x28:]) > 0
 	if roCompat&extMetadataCRC != 0 {
 		s.whole = s.whole && ^crc32.Checksum(head[:0x3fc], castagnoli) == le.Uint32(head[0x3fc:])
