@@ -216,7 +216,7 @@ func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
 		case disk.Unfit:
 			left = slices.DeleteFunc(slices.Clone(left), func(other disk.Attempt) bool { return other.Category == try.Category && other.Level == try.Level })
 		default:
-			return disk.Disk{}, creation.AnswerOf(err), err
+			return disk.Disk{}, creation.AnswerOf(err), o.ifSourceGrew(err)
 		}
 		refusals = append(refusals, err)
 		if len(left) == 0 {
@@ -232,6 +232,15 @@ func (c *Controller) maker(o order) creation.Maker[disk.Disk] {
 		}
 	}
 	return maker
+}
+
+// ifSourceGrew makes a refusal of the size Pending if it is that of the source, as it was read, and no other is asked for: the source has
+// grown before it was copied, and the next call asks for its size then.
+func (o order) ifSourceGrew(err error) error {
+	if disk.KindOf(err) == disk.OutOfRange && o.spec.CloneOf != "" && o.want.Least == 0 {
+		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("the source has grown since its size was read: %w", err)}
+	}
+	return err
 }
 
 // noneLeft is the answer when every attempt was refused: each with what ECS said
