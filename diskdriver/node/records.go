@@ -48,12 +48,13 @@ func (r records) begun() (time.Time, error) {
 	return time.Parse(time.RFC3339Nano, string(text))
 }
 
-// note records that a disk is used on this node. It is on the node's disk when it returns.
+// note records that a disk is used on this node. It is on the node's disk when it returns, also if a process that was killed has written it.
 func (r records) note(serial string) error {
+	write := func() error { return writeDurably(r.used(serial), "") }
 	if _, err := os.Lstat(r.used(serial)); err == nil {
-		return nil
+		write = func() error { return errors.Join(syncDir(filepath.Dir(r.used(serial))), syncDir(r.dir)) }
 	}
-	return hostError("record that the disk is used on this node", writeDurably(r.used(serial), ""))
+	return hostError("record that the disk is used on this node", write())
 }
 
 // has says whether the node has recorded that it uses a disk. What can't be read counts as a record.
