@@ -239,10 +239,13 @@ func (ds devices) shown(number uint64) string {
 	return filepath.Join(ds.sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))
 }
 
-// isGone says whether the node has no device with a number any more.
+// isGone says whether the node has no device with a number any more. An error that says nothing of the device doesn't count.
 func (ds devices) isGone(number uint64) bool {
 	_, d, err := ds.byNumber(number)
-	return err != nil || d.size == 0
+	if err == nil {
+		return d.size == 0
+	}
+	return slices.ContainsFunc([]error{fs.ErrNotExist, unix.ENXIO, unix.ENODEV}, func(gone error) bool { return errors.Is(err, gone) })
 }
 
 // isOther says whether a device number is that of a disk with a serial number that isn't a volume's.
