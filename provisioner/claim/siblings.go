@@ -63,7 +63,7 @@ func (t *task) hold() error {
 	}
 	left := limit.Sub(t.Now())
 	switch {
-	case judged.refused != nil && t.discards < maxDiscards && t.request.MayReschedule():
+	case judged.refused != nil && t.mayDiscard() && t.request.MayReschedule():
 		return t.discard(judged.refused)
 	case judged.awaited == nil || left <= 0:
 		return nil
@@ -73,12 +73,17 @@ func (t *task) hold() error {
 	return &failure{kind: held, err: judged.awaited, wait: min(left, siblingCheckInterval)}
 }
 
+// mayDiscard says whether deleting the volume stays within maxDiscards. One whose deletion has failed is still the same one.
+func (t *task) mayDiscard() bool { return t.discards < maxDiscards || t.volume.VolumeId == t.discarded }
+
 // discard deletes the volume, and returns nil if it has to be saved after all.
 func (t *task) discard(cause error) error {
 	made := t.volume
 	cause = fmt.Errorf("volume %s was made for node %s and is deleted: %w", made.VolumeId, t.request.Node, cause)
 	t.volume = nil // what becomes of it is unknown until it is deleted
-	t.discards++   // if the answer is lost, too
+	if t.discarded != made.VolumeId {
+		t.discards, t.discarded = t.discards+1, made.VolumeId // if the answer is lost, too
+	}
 	switch err := t.deleteUnowned(made.VolumeId, t.recovered, t.metrics.discarded); {
 	case isOwned(err), isKept(err):
 		t.volume = made
