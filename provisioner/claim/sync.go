@@ -170,7 +170,7 @@ func (t *task) endRequest() {
 	}
 }
 
-// closeRequest ends the open request. If the claim has changed since the request was made, the next attempt need not wait.
+// closeRequest ends the open request. If the claim or its class has changed since the request was made, the next attempt need not wait.
 func (t *task) closeRequest() {
 	asked := t.request
 	t.Journal.Delete(string(t.uid))
@@ -178,9 +178,15 @@ func (t *task) closeRequest() {
 		t.Protection.Unprotect(t.uid)
 	}
 	t.openRequest, t.bytes = openRequest{}, 0
-	if now := t.cached(); now != nil && (asked.Claim.ResourceVersion == "" || !isSame(asked.Claim, now)) {
+	if now := t.cached(); now != nil && (asked.Claim.ResourceVersion == "" || !isSame(asked.Claim, now) || t.hasOtherClass(now, asked)) {
 		t.woken = true
 	}
+}
+
+// hasOtherClass says whether the cache shows another state of the claim's class than that which the request was made of.
+func (t *task) hasOtherClass(claim *v1.PersistentVolumeClaim, asked *request.Request) bool {
+	now, err := t.classOf(claim)
+	return err == nil && (now.UID != asked.Class.UID || now.ResourceVersion != asked.Class.ResourceVersion)
 }
 
 // finish ends an attempt whose volume has a PersistentVolume.

@@ -38,7 +38,8 @@ import (
 //
 // These steps are what watches, an operator and time bring:
 //
-//	Started, Recovered, Woken, ClassChanged, SiblingChanged, EndRequested, ClaimGone
+//	Started, Recovered, Woken, SiblingChanged, EndRequested, ClaimGone
+//	ClassChanged [replaced]                                                it was deleted and made again
 //	ClaimChanged [deleting] [lost] [bound=PV] [node=NAME] [label=VALUE]   without a word it is shown once more
 //	VolumeSeen PV [foreign] [deleting], VolumeGone PV
 //	Siblings [awaited|refused] [unselected]                                what the other claims of the Pod mean from now on
@@ -131,6 +132,7 @@ type scenario struct {
 	secrets  bool
 	anywhere bool
 	retain   bool
+	replaced int // how often the class was
 }
 
 // stop ends the worker that waits for an answer.
@@ -328,6 +330,12 @@ func (s *scenario) happen(name string, a *arguments) error {
 	case "Woken":
 		s.Wake(testUID)
 	case "ClassChanged":
+		if a.has("replaced") {
+			s.replaced++
+			if err := s.Classes.Update(s.class()); err != nil {
+				return err
+			}
+		}
 		s.ClassChanged("essd")
 	case "Siblings":
 		s.judged = judgement{}
@@ -484,7 +492,7 @@ func (s *scenario) answered(a *arguments, failed error) (any, error) {
 }
 
 func (s *scenario) class() *storagev1.StorageClass {
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "essd", UID: types.UID("c1")}}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "essd", UID: types.UID(fmt.Sprintf("c%d", 1+s.replaced))}}
 	if s.retain {
 		class.ReclaimPolicy = ptr.To(v1.PersistentVolumeReclaimRetain)
 	}
