@@ -595,12 +595,26 @@ func (w *world) save(pv *v1.PersistentVolume) any {
 		if w.random.IntN(2) == 0 {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Message: "by chance"}}
 		}
+		if by := w.stage; w.random.IntN(2) == 0 { // the API server is at work on it for as long as the process is there
+			w.late = append(w.late, func() {
+				if w.stage == by && w.pvs[pv.Name] == nil && w.claim != nil && request.NeedsVolume(w.claim) {
+					w.saved(pv)
+				}
+			})
+		}
 		return errChance
+	}
+	w.saved(pv)
+	return w.err(.15) // the reply may be lost
+}
+
+func (w *world) saved(pv *v1.PersistentVolume) {
+	if w.disks[pv.Name] == "" {
+		w.fail("PersistentVolume %s is saved, and its disk was deleted", pv.Name)
 	}
 	w.pvs[pv.Name] = pv
 	w.note("PV %s is saved", pv.Name)
 	w.publishVolume(pv)
-	return w.err(.15) // the reply may be lost
 }
 
 func (w *world) delete(id string) any {

@@ -36,6 +36,7 @@ func (t *task) save() error {
 		return nil
 	}
 	t.metrics.saveFailures.Inc()
+	t.maybeSaved = t.maybeSaved || !isRefused(err)
 	if !isRefused(err) || !t.isUnneeded() || t.saved() != nil {
 		return &failure{kind: unsaved, err: fmt.Errorf("volume %s is made, its PersistentVolume cannot be saved: %w", t.volume.VolumeId, err)}
 	}

@@ -51,9 +51,10 @@ type judgement struct {
 	unselected bool  // the node was not selected for any sibling that is awaited: perhaps it never is
 }
 
-// hold returns nil if the volume is to be saved now.
+// hold returns nil if the volume is to be saved now. One that the API server has refused to save was held long enough, but may have become
+// useless since.
 func (t *task) hold() error {
-	if f := t.failure; t.isUnneeded() || f != nil && f.kind == unsaved {
+	if t.isUnneeded() || t.maybeSaved {
 		return nil
 	}
 	judged := t.siblings.judge(t.request, t.volume)
@@ -65,7 +66,7 @@ func (t *task) hold() error {
 	switch {
 	case judged.refused != nil && t.mayDiscard() && t.request.MayReschedule():
 		return t.discard(judged.refused)
-	case judged.awaited == nil || left <= 0:
+	case judged.awaited == nil || left <= 0 || t.failure != nil && t.failure.kind == unsaved:
 		return nil
 	}
 	t.Events.Eventf(t.request.Claim, v1.EventTypeNormal, reasonHeld, "volume %s is made for node %s; its PersistentVolume is not saved yet: %v",

@@ -17,11 +17,12 @@ import (
 
 // openRequest is a request that may have made, or may yet make, a volume without a PersistentVolume; without one, all is zero.
 type openRequest struct {
-	request   *request.Request  // what the driver is asked for: the journal may have it, so it stays what it is
-	recovered bool              // it is from the journal of an earlier process, whose volume may have been used since
-	maybeMade bool              // an earlier call for it may have made its volume
-	secrets   map[string]string // that it was last sent with
-	volume    *csi.Volume       // that the driver has made for it
+	request    *request.Request  // what the driver is asked for: the journal may have it, so it stays what it is
+	recovered  bool              // it is from the journal of an earlier process, whose volume may have been used since
+	maybeMade  bool              // an earlier call for it may have made its volume
+	secrets    map[string]string // that it was last sent with
+	volume     *csi.Volume       // that the driver has made for it
+	maybeSaved bool              // a PersistentVolume may stand for the volume, or may yet: an answer of the API server was lost
 }
 
 // memory is what is remembered of a claim besides what caches and journal show, each for the fact that it stands for. It begins with the
