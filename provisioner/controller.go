@@ -106,7 +106,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.deletion = deletion.New(deletion.Config{
 		Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
 		Client: clients.Main, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
-		Claims: c.claims, Events: c.events, Observe: c.metrics.deleted,
+		Claims: c.claims, Events: c.events, Observe: c.metrics.deleted, IsSuperseded: claim.IsSuperseded,
 	})
 	c.starter = lib6.New(lib6.Config{
 		DriverName: config.DriverName, Workers: config.Workers, Starter: c.claims, Client: clients.Main,

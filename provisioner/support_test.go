@@ -123,7 +123,7 @@ func newBench(t testing.TB, creates []answer, changes ...func(*Config)) *bench {
 	c.deletion = deletion.New(deletion.Config{
 		Request: config.Options, Workers: config.Workers, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
 		Client: b.api, Volumes: volumes, Attachments: caches.Attachments.GetIndexer(), Objects: c.objects, Deleter: deleter,
-		Claims: c.claims, Events: b.events, Observe: c.metrics.deleted,
+		Claims: c.claims, Events: b.events, Observe: c.metrics.deleted, IsSuperseded: claim.IsSuperseded,
 	})
 	c.index, c.reported = topology.NewIndex(config.DriverName), lru.New(maxReported)
 	t.Cleanup(func() { // ends the queues; a deletion may be begun meanwhile, and wait for the journal

@@ -307,7 +307,10 @@ func (t *task) discardMisfit(id string, misfit error) error {
 		return errChanged
 	default:
 		t.metrics.answered(t.request.Class.Name, maybeVolume)
-		t.Events.Eventf(t.claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", misfit, id, left)
+		left = fmt.Errorf("%w; volume %s could not be deleted again: %w", misfit, id, left)
+		if t.isOwnersBusiness(&failure{kind: unknown, err: left}) {
+			t.Events.Event(t.claim, v1.EventTypeWarning, reasonCleanupFailed, left.Error())
+		}
 		return f
 	}
 	t.metrics.answered(t.request.Class.Name, noVolume)

@@ -117,10 +117,15 @@ func failureOf(err error) *failure {
 	switch {
 	case full:
 		return &failure{kind: failed, err: err, most: longestWait}
-	case csiconn.IsNotAsked(err), errors.Is(err, leader.ErrLost), errors.Is(err, journal.ErrTakenOver):
+	case csiconn.IsNotAsked(err), IsSuperseded(err):
 		return &failure{kind: unsent, err: err, quiet: true}
 	}
 	return &failure{kind: failed, err: err}
+}
+
+// IsSuperseded says whether an error says that another process may lead, which goes on with what this one leaves.
+func IsSuperseded(err error) bool {
+	return errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver)
 }
 
 // retry has the next attempt made after the back-off, or when something changes that the claim waits for.
@@ -144,9 +149,9 @@ func (t *task) retry(f *failure) time.Duration {
 }
 
 // isOwnersBusiness says whether the claim's owner is told of a failure now. A process that ends leaves calls that were cut off to the next one,
-// which repeats them.
+// which repeats them, and all that it can't do without the Lease.
 func (t *task) isOwnersBusiness(f *failure) bool {
-	if f.kind == unknown && t.queue.ShuttingDown() {
+	if f.kind == unknown && t.queue.ShuttingDown() || IsSuperseded(f.err) {
 		return false
 	}
 	return !f.quiet || !t.Now().Before(t.since.Add(notifyAfter))

@@ -1,6 +1,8 @@
 package claim
 
 import (
+	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,9 +12,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -332,6 +338,31 @@ func TestACallThatIsCutOffAsTheProcessEndsIsNotTold(t *testing.T) {
 				t.Errorf("the claim's owner was told: %q", said)
 			}
 		})
+	}
+}
+
+// Once the Lease is lost, what this process may not write is left to the next leader, which goes on.
+func TestTheLossOfTheLeaseIsNotTold(t *testing.T) {
+	lost := &url.Error{Op: "Post", URL: "https://10.0.0.1/", Err: leader.ErrLost}
+	tooSmall := made("d-1", 1*gib, "zone-a")
+	for name, c := range map[string]struct {
+		answer         answer
+		verb, resource string
+	}{
+		"while a volume is saved":                     {made("d-1", 20*gib, "zone-a"), "create", "persistentvolumes"},
+		"while a claim is returned to the scheduler":  {soldOut(), "patch", "persistentvolumeclaims"},
+		"while a volume that is too small is deleted": {tooSmall, "list", "persistentvolumes"}, // DeleteVolume is fenced, too
+	} {
+		for what, err := range map[string]error{"lost": lost, "taken over": fmt.Errorf("journal: %w", journal.ErrTakenOver)} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				b := newBench(t, []answer{c.answer}, testClaim())
+				b.api.PrependReactor(c.verb, c.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+				_, _, failed := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+				if said := b.said(); failed == nil || strings.Contains(said, err.Error()) {
+					t.Errorf("the attempt ends with %v, and the claim's owner was told: %q", failed, said)
+				}
+			})
+		}
 	}
 }
 

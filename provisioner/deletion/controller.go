@@ -61,8 +61,13 @@ type Config struct {
 	Events      record.EventRecorder
 
 	// Observe is called after each attempt that has deleted a volume or failed, unless it
-	// waits for an attempt to provision the volume that has only just been woken.
+	// waits for an attempt to provision the volume that has only just been woken, or
+	// IsSuperseded.
 	Observe func(class string, start time.Time, err error)
+
+	// IsSuperseded says whether an error says that another process may lead, which then
+	// deletes what this one may not delete any more.
+	IsSuperseded func(err error) bool
 }
 
 // Controller deletes the volumes of PersistentVolumes.
@@ -257,6 +262,8 @@ func (c *Controller) report(pv *v1.PersistentVolume, start time.Time, deleted bo
 		c.Events.Event(pv, v1.EventTypeNormal, reasonAttached, err.Error())
 		return
 	case errors.Is(err, ErrUnderWay) && c.queue.NumRequeues(pv.Name) < quietRetries:
+		return
+	case c.IsSuperseded(err):
 		return
 	case err != nil:
 		info, _ := errorinfo.Of(err)

@@ -45,6 +45,8 @@ type claims struct{ err error }
 
 func (c *claims) Settle(context.Context, types.UID) error { return c.err }
 
+var errSuperseded = errors.New("the lease is lost")
+
 // bench is a Controller with a cache of its own and an API server that may differ from it.
 type bench struct {
 	*Controller
@@ -68,6 +70,7 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 		Workers: 2, RetryStart: time.Millisecond, RetryMax: time.Second,
 		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, b.driver, 10*time.Second),
 		Claims: b.claims, Events: b.events, Observe: func(string, time.Time, error) {},
+		IsSuperseded: func(err error) bool { return errors.Is(err, errSuperseded) },
 	})
 	t.Cleanup(b.queue.ShutDown)
 	b.running.Store(true)
@@ -249,6 +252,18 @@ func TestEveryFailureIsReported(t *testing.T) {
 				t.Errorf("events %q, %d failures counted, %d retries", events, counted, b.queue.NumRequeues("d-bp1"))
 			}
 		})
+	}
+}
+
+// Once the Lease is lost, the next leader deletes what this process may not delete any more.
+func TestTheLossOfTheLeaseIsNotReported(t *testing.T) {
+	pv := provisionertest.Volume("d-bp1")
+	b := newBench(t, pv, nil, pv.DeepCopy())
+	b.claims.err = fmt.Errorf("settle: %w", errSuperseded)
+	b.VolumeChanged(pv)
+	b.next(t.Context())
+	if events := provisionertest.Events(b.events); len(events) > 0 || b.queue.NumRequeues("d-bp1") != 1 {
+		t.Errorf("the events are %q, and it is tried again %d times", events, b.queue.NumRequeues("d-bp1"))
 	}
 }
 
