@@ -279,8 +279,10 @@ func (s *Syncer) standing(of, on *v1.PersistentVolumeClaim, pod string) sibling 
 	if e := s.claims[of.UID]; e != nil {
 		known.progress, known.discarded = e.progress(), e.discards > 0
 	}
-	if want, ok := s.wantOf(of, on.Annotations[request.AnnSelectedNode]); ok {
-		known.refusal, known.scarce = s.Refusals.Refuses(want), s.Refusals.IsScarce(want)
+	if known.progress != isMade && !s.Refusals.IsEmpty() { // else there is nothing to work out for each claim of a large Pod
+		if want, ok := s.wantFor(of, on.Annotations[request.AnnSelectedNode]); ok {
+			known.refusal, known.scarce = s.Refusals.Refuses(want), s.Refusals.IsScarce(want)
+		}
 	}
 	if known.refusal == nil && known.progress == notBegun && s.hasReturned(of, on) {
 		known.refusal = errReturned
@@ -302,8 +304,8 @@ func (s *Syncer) hasReturned(of, on *v1.PersistentVolumeClaim) bool {
 	return watch.IsOlder(on.ResourceVersion, of.ResourceVersion)
 }
 
-// wantOf returns what package stock knows the request of a claim with siblings by, if its volume is for a node, and the caches show all of it.
-func (s *Syncer) wantOf(claim *v1.PersistentVolumeClaim, node string) (stock.Want, bool) {
+// wantFor returns what package stock knows the request of a claim with siblings by, if its volume is for a node, and the caches show all of it.
+func (s *Syncer) wantFor(claim *v1.PersistentVolumeClaim, node string) (stock.Want, bool) {
 	class, err := s.classOf(claim)
 	if err != nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {
 		return stock.Want{}, false

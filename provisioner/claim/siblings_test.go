@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,11 +115,11 @@ func TestWhichClaimOfAPodIsAskedForFirst(t *testing.T) {
 // together are the claims of a Pod, in the caches of a bench.
 type together struct {
 	*bench
-	t       *testing.T
+	t       testing.TB
 	version int // of the last object that has changed
 }
 
-func newTogether(t *testing.T, creates []answer, pods ...*v1.Pod) *together {
+func newTogether(t testing.TB, creates []answer, pods ...*v1.Pod) *together {
 	b := newBench(t, creates)
 	for _, pod := range pods {
 		must(t, b.api.Tracker().Add(pod))
@@ -506,7 +507,7 @@ func TestAVolumeIsNotHeldForAClaimWithoutANode(t *testing.T) {
 func TestAClaimThatIsAskedAgainRefusesNoSibling(t *testing.T) {
 	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")}, podWith("web-0", "data", "logs"))
 	data, logs := g.claim("data"), g.claim("logs")
-	want, ok := g.wantOf(data, "node-1")
+	want, ok := g.wantFor(data, "node-1")
 	if !ok {
 		t.Fatal("the caches don't show what is wanted")
 	}
@@ -517,5 +518,53 @@ func TestAClaimThatIsAskedAgainRefusesNoSibling(t *testing.T) {
 	g.wantStates("saved", "saved")
 	if creates, deletes := g.driver.Calls(); creates != 2 || deletes != 0 {
 		t.Errorf("%d volumes were made and %d deleted", creates, deletes)
+	}
+}
+
+// BenchmarkJudge measures how long all other claims wait for the lock while one claim of a Pod with the most claims looks at its siblings.
+func BenchmarkJudge(b *testing.B) {
+	const claims = 128
+	for _, test := range []struct {
+		made    int
+		refused bool // something else was refused of late
+	}{{made: 0}, {made: claims / 2}, {made: claims - 1}, {0, true}, {claims / 2, true}, {claims - 1, true}} {
+		b.Run(fmt.Sprintf("made=%d/refusals=%t", test.made, test.refused), func(b *testing.B) {
+			made := test.made
+			var names []string
+			for i := range claims {
+				names = append(names, fmt.Sprintf("data-%d", i))
+			}
+			g := newTogether(b, nil, podWith("web-0", names...))
+			index := topology.NewIndex(provisionertest.DriverName)
+			index.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{topology.WellKnownZoneKey: "zone-a"}}})
+			index.SetCSINode(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{
+				Drivers: []storagev1.CSINodeDriver{{Name: provisionertest.DriverName, NodeID: "i-1", TopologyKeys: []string{topology.WellKnownZoneKey}}},
+			}})
+			g.Topology = index
+			for i, name := range names {
+				claim := g.claim(name)
+				g.claims[claim.UID] = &entry{working: i > made}
+				if i > 0 && i <= made {
+					g.claims[claim.UID].volume = &csi.Volume{VolumeId: "d-" + name}
+				}
+			}
+			if test.refused {
+				other := testClass(nil)
+				other.Name = "other"
+				g.Refusals.Refused(stock.Want{Class: other}, 0, g.clock)
+			}
+			own := g.claimNamed("shop", "data-0")
+			asked, err := g.requestOf(b.Context(), own)
+			must(b, err)
+			volume := &csi.Volume{VolumeId: "d-0", AccessibleTopology: asked.Requisite()}
+			for b.Loop() {
+				g.mu.Lock()
+				judged := g.judge(asked, volume)
+				g.mu.Unlock()
+				if judged.refused != nil || (judged.awaited == nil) != (made == claims-1) {
+					b.Fatalf("got %+v", judged)
+				}
+			}
+		})
 	}
 }

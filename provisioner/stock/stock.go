@@ -255,6 +255,13 @@ func (r *Refusals) refuses(w Want, since time.Time) error {
 	return refusedBefore(of, longest, w)
 }
 
+// IsEmpty says whether no refusal is known, of whatever request.
+func (r *Refusals) IsEmpty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.refusals) == 0
+}
+
 // IsScarce says whether the driver's last answer to an equal or smaller request was a refusal, be it over.
 func (r *Refusals) IsScarce(w Want) bool {
 	r.mu.Lock()
