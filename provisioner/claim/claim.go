@@ -12,7 +12,10 @@
 //	save.go       the PersistentVolume, or the deletion of a volume that nobody needs
 //	retry.go      how an attempt ends without a volume, and when the next one begins
 //	watches.go    what wakes a claim
-//	turns.go      namespaces take turns
+//	server.go     what is read of the API server, and written
+//	report.go     events and the log
+//	conflict.go   the volume that ties the Pod of a claim without stock to a zone
+//	metrics.go    the metrics
 //
 // A volume that may exist is in the journal from before the driver is called until a PersistentVolume stands for it, the driver has said
 // that none exists, or an operator has ended the record.
@@ -56,7 +59,9 @@ type Config struct {
 	Timeout    time.Duration // of one call to the driver
 	RetryStart time.Duration // back-off after a first failure; doubles with each one
 	RetryMax   time.Duration // longest back-off
-	Workers    int           // claims of one namespace that are worked on at the same time, and a quarter more; twice as many of all (turns)
+	// Workers is how many claims of a namespace are worked on at the same time; a quarter more are, and twice as many of all namespaces
+	// (package turns). Claims whose volumes are made have turns of their own (turnOf).
+	Workers int
 
 	SupportsTopology  bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
 	NodeGrace         time.Duration // how long a selected node may be without the driver

@@ -41,7 +41,7 @@ const (
 	unsent
 	// unknown: the request may have made a volume, so it is repeated.
 	unknown
-	// unsaved: the volume is made, its PersistentVolume could not be saved.
+	// unsaved: the volume is made; its PersistentVolume could not be saved, or it is not needed and could not be deleted yet.
 	unsaved
 	// siblingFirst: another claim of the Pod is to have its volume before the driver is called.
 	siblingFirst

@@ -251,7 +251,7 @@ func (s *Syncer) checkNode(asked *request.Request, made *csi.Volume) error {
 	}
 	requirement, err := s.Topology.Require(topology.Question{SelectedNode: node, Strict: true})
 	if err != nil || len(requirement.GetRequisite()) != 1 {
-		return nil //nolint:nilerr // an attempt for the node says what is wrong with it
+		return nil //nolint:nilerr // the node's zone can't be told: that is no reason to delete the volume
 	}
 	zone, terms := topology.ZoneOfTerm(requirement.Requisite[0]), made.GetAccessibleTopology()
 	isUsable := func(term *csi.Topology) bool { in := topology.ZoneOfTerm(term); return in == "" || in == zone }

@@ -49,7 +49,7 @@ type task struct {
 	*entry
 	ctx   context.Context
 	uid   types.UID
-	claim *v1.PersistentVolumeClaim // that the open request is for, else as the cache showed it at the beginning; nil for none
+	claim *v1.PersistentVolumeClaim // that the request was open for at the beginning, else as the cache showed it then or at checkVolume; nil for none
 	made  *v1.PersistentVolume      // that save has written
 }
 
@@ -163,7 +163,8 @@ func (t *task) forget() time.Duration {
 }
 
 // endRequest ends the open request without a PersistentVolume: no volume exists from it, but for one that is kept for good (leave) or that an
-// operator has given up. It returns once the journal has it no more, because a process that finds it makes its volume anew.
+// operator has given up. It waits until the journal has it no more, because a process that finds it makes its volume anew; if that fails, the
+// record goes with a later write.
 func (t *task) endRequest() {
 	t.closeRequest()
 	if err := t.unlocked(func(ctx context.Context) error { return t.Journal.Flush(ctx, string(t.uid)) }); err != nil {

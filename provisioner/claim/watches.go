@@ -192,7 +192,7 @@ func (s *Syncer) volumeGone(pv *v1.PersistentVolume) {
 	}
 }
 
-// ClassChanged wakes the claims of a class.
+// ClassChanged wakes the claims of a class, those with an open request, too: the class as it is now is tried once the outcome is known.
 func (s *Syncer) ClassChanged(class string) {
 	s.wakeAll(func(e *entry) bool { return e.class == class })
 }

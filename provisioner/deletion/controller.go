@@ -1,7 +1,8 @@
 // Package deletion deletes the volumes of PersistentVolumes that are released, and
 // then the PersistentVolumes. No volume is deleted because of what a cache shows
-// alone, nor while it is attached, while an attempt to provision it may still be
-// under way, or while another PersistentVolume stands for it.
+// alone, nor while an attempt to provision it may still be under way, or while
+// another PersistentVolume stands for it. Nor is one that is attached, as far as the
+// cache shows: ECS refuses to delete a disk that is, whatever the cache shows.
 package deletion
 
 import (
@@ -144,15 +145,15 @@ func (c *Controller) OldestPending() time.Duration {
 	volumes, _ := c.Volumes.ByIndex(byWork, "") // the index is there
 	for _, object := range volumes {
 		pv := object.(*v1.PersistentVolume)
-		if since := pv.Status.LastPhaseTransitionTime; since != nil && isReleased(pv, c.Request.DriverName) && !c.isKept(pv) {
+		if since := pv.Status.LastPhaseTransitionTime; since != nil && isReleased(pv, c.Request.DriverName) && !c.isShared(pv) {
 			oldest = max(oldest, time.Since(since.Time))
 		}
 	}
 	return oldest
 }
 
-// isKept says whether the cache shows another PersistentVolume of the same volume that is not to be deleted.
-func (c *Controller) isKept(pv *v1.PersistentVolume) bool {
+// isShared says whether the cache shows another PersistentVolume of the same volume that is not to be deleted.
+func (c *Controller) isShared(pv *v1.PersistentVolume) bool {
 	others, _ := c.others(pv) // the index is there
 	return slices.ContainsFunc(others, func(other *v1.PersistentVolume) bool { return !mayDelete(other, c.Request.DriverName) })
 }
