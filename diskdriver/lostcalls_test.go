@@ -2,6 +2,7 @@ package diskdriver
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/ecssim"
 )
 
 // renewing is a source of temporary keys whose renewal takes a while.
@@ -386,5 +388,37 @@ func TestADiskThatReadsLeaveOutIsNotMissing(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A gateway that gives up may send any code, which says nothing of the disk.
+func TestACodeOfNoAnswerProvesNothing(t *testing.T) {
+	for _, test := range []struct{ action, code, command string }{
+		{"DetachDisk", "InvalidInstanceId.NotFound", "unpublish d-1 i-a1"},
+		{"DetachDisk", "InvalidDisk.AlreadyDetached", "unpublish d-1 i-a1"},
+		{"CreateSnapshot", "IncorrectDiskStatus.NeverAttached", "delete d-1"},
+		{"CreateSnapshot", "IncorrectDiskStatus.NeverUsed", "delete d-1"},
+		{"ModifyDiskSpec", "DryRunOperation", "modify d-1 type=cloud_auto"},
+		{"ResizeDisk", "InvalidInstanceStatus.NotRunning", "expand d-1 size=30Gi"},
+	} {
+		for _, status := range []int{408, 429, 500, 502} {
+			t.Run(fmt.Sprintf("%s %d %s", test.action, status, test.code), func(t *testing.T) {
+				promise(t, func(t *testing.T, s *story) {
+					s.ok("create disk-1 size=20Gi zones=a type=cloud_essd archiveOnDelete=true")
+					s.ok("publish d-1 i-a1")
+					if test.action == "CreateSnapshot" {
+						s.ok("unpublish d-1 i-a1")
+					}
+					time.Sleep(time.Minute)
+					s.must(s.sim.AddFault(ecssim.Fault{Do: ecssim.FaultError, Action: test.action, Status: status, Code: test.code, Count: 1}))
+					if answer := s.say(test.command + " timeout=10s"); !mayBeUnderWay(answer) {
+						t.Errorf("%s: %s", test.command, answer)
+					}
+					if n := s.sim.Count(test.action, test.code); n != 1 {
+						t.Errorf("%d of %s are answered so", n, test.action)
+					}
+				})
+			})
+		}
 	}
 }

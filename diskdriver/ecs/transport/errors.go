@@ -115,7 +115,7 @@ func (x *exchange) failure(ctx, limited context.Context, a action, err error) er
 		if _, _, listed := rowOf(a.Name, refusal.ErrorCode()); !listed && e.Kind == disk.UnknownOutcome && refusal.ErrorCode() != "" {
 			text += " (the driver doesn't know this code, so the call may have taken effect)"
 		}
-		e.Err = &refusedError{code: x.keys.Redact(refusal.ErrorCode()), text: text}
+		e.Err = &refusedError{code: x.keys.Redact(refusal.ErrorCode()), text: text, isNone: e.Kind == unanswered(a)}
 		if refusal.RequestId() != "" {
 			e.RequestID = redact.Text(refusal.RequestId())
 		}
@@ -131,7 +131,10 @@ func (x *exchange) failure(ctx, limited context.Context, a action, err error) er
 }
 
 // refusedError is what ECS said when it refused a call.
-type refusedError struct{ code, text string }
+type refusedError struct {
+	code, text string
+	isNone     bool // the answer is none by action.KindOf, so the code is for people alone
+}
 
 func (e *refusedError) Error() string { return e.text }
 
@@ -140,16 +143,17 @@ func (e *refusedError) Code() string { return e.code }
 
 // Is says whether ECS refused a call for the calls beside it, or a snapshot for there is nothing in the disk.
 func (e *refusedError) Is(target error) bool {
+	code := CodeOf(e)
 	if target == ratelimit.ErrTooManyAtOnce {
-		return strings.HasSuffix(e.code, ".ConcurrentLimitExceeded")
+		return strings.HasSuffix(code, ".ConcurrentLimitExceeded")
 	}
-	return target == disk.ErrBlank && (e.code == "IncorrectDiskStatus.NeverAttached" || e.code == "IncorrectDiskStatus.NeverUsed")
+	return target == disk.ErrBlank && (code == "IncorrectDiskStatus.NeverAttached" || code == "IncorrectDiskStatus.NeverUsed")
 }
 
-// CodeOf returns the code with which ECS refused a call, or "".
+// CodeOf returns the code with which ECS refused a call, or "", as it is if the answer is none.
 func CodeOf(err error) string {
 	var e *refusedError
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && !e.isNone {
 		return e.code
 	}
 	return ""
