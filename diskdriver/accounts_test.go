@@ -42,6 +42,10 @@ func (empty) Get(_ context.Context, id disk.ID) (disk.Disk, error) {
 	return disk.Disk{}, disk.Errorf(disk.NotFound, "no disk %s", id)
 }
 
+func (empty) Untag(_ context.Context, id disk.ID, _ []string) error {
+	return disk.Errorf(disk.NotFound, "no disk %s", id)
+}
+
 // ask asks for an account as a gRPC server does.
 func ask(t *testing.T, a *accounts, n int) codes.Code {
 	t.Helper()

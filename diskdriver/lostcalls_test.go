@@ -374,17 +374,79 @@ func TestAMoveThatNoListShowsIsWaitedFor(t *testing.T) {
 
 // NotFound ends what a CO asks for, and two reads that leave a disk out don't say it.
 func TestADiskThatReadsLeaveOutIsNotMissing(t *testing.T) {
-	for _, command := range []string{"expand d-1 size=30Gi", "modify d-1 type=cloud_auto", "create copy size=20Gi zones=a type=cloud_essd source=d-1", "snapshot snap-1 d-1", "publish d-1 i-a1"} {
-		t.Run(command, func(t *testing.T) {
+	const twice = "count=2"
+	for _, test := range []struct {
+		before          []string
+		hidden, command string
+	}{
+		{nil, twice, "expand d-1 size=30Gi"},
+		{nil, "skip=1 count=2", "expand d-1 size=30Gi"},
+		{[]string{"publish d-1 i-a1", "instance i-a1 stopped"}, "skip=1 count=2", "expand d-1 size=30Gi"},
+		{nil, twice, "modify d-1 type=cloud_auto"},
+		{nil, twice, "create copy size=20Gi zones=a type=cloud_essd source=d-1"},
+		{nil, twice, "snapshot snap-1 d-1"},
+		{nil, twice, "publish d-1 i-a1"},
+		{nil, twice, "get d-1"},
+		{nil, twice, "health d-1"},
+		{nil, twice, "validate d-1"},
+	} {
+		t.Run(fmt.Sprint(test.before, test.hidden, test.command), func(t *testing.T) {
 			promise(t, func(t *testing.T, s *story) {
 				s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
 				s.ok("create disk-2 size=20Gi zones=a type=cloud_essd")
+				for _, command := range test.before {
+					s.say(command)
+				}
 				time.Sleep(time.Minute)
-				f := s.fault(strings.Fields("hidden action=DescribeDisks count=2"))
-				f.Hide = []string{s.id("d-1")}
-				s.must(s.sim.AddFault(f))
+				s.say("fault hidden action=DescribeDisks hide=d-1 " + test.hidden)
+				if answer := s.say(test.command); strings.HasPrefix(answer, "NotFound") {
+					t.Errorf("%s", answer)
+				}
+				if hit := s.sim.Faults()[0].Hit; hit < 2 {
+					t.Errorf("%d reads left the disk out", hit)
+				}
+			})
+		})
+	}
+}
+
+// The same of a disk that was still being made a moment ago.
+func TestADiskInTheMakingThatReadsLeaveOutIsNotMissing(t *testing.T) {
+	for command, takes := range map[string]time.Duration{"expand d-2 size=30Gi": 8 * time.Second, "publish d-2 i-a1": 3 * time.Second} {
+		t.Run(command, func(t *testing.T) {
+			promise(t, func(t *testing.T, s *story) {
+				s.config.Latency.Available = takes
+				s.start()
+				s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+				s.say("create disk-2 size=20Gi zones=a type=cloud_essd timeout=2s")
+				time.Sleep(2 * time.Second)
+				s.say("fault hidden action=DescribeDisks hide=d-2 skip=1 count=4")
 				if answer := s.say(command); strings.HasPrefix(answer, "NotFound") {
-					t.Errorf("%s: %s", command, answer)
+					t.Errorf("%s", answer)
+				}
+				if hit := s.sim.Faults()[0].Hit; hit < 4 {
+					t.Errorf("%d reads left the disk out", hit)
+				}
+			})
+		})
+	}
+}
+
+// The same of a snapshot.
+func TestASnapshotThatReadsLeaveOutIsNotMissing(t *testing.T) {
+	for _, command := range []string{"create disk-2 size=20Gi zones=a type=cloud_essd source=s-1", "get-snapshot s-1"} {
+		t.Run(command, func(t *testing.T) {
+			promise(t, func(t *testing.T, s *story) {
+				s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+				s.ok("snapshot snap-1 d-1")
+				s.ok("snapshot snap-2 d-1")
+				time.Sleep(time.Minute)
+				s.say("fault hidden action=DescribeSnapshots hide=s-1 count=2")
+				if answer := s.say(command); strings.HasPrefix(answer, "NotFound") {
+					t.Errorf("%s", answer)
+				}
+				if hit := s.sim.Faults()[0].Hit; hit == 0 {
+					t.Error("no read left the snapshot out")
 				}
 			})
 		})

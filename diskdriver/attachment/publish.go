@@ -107,7 +107,7 @@ func (a *Attacher) confirmMissing(ctx context.Context, id disk.ID, err error) er
 	if disk.KindOf(err) != disk.NotFound || disk.KindOf(a.ecs.TryMove(ctx, id, disk.Move{Level: "PL1"})) == disk.NotFound {
 		return err
 	}
-	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is there, and reads don't show it: %w", err)}
+	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("reads don't show the disk, and ECS doesn't say that it is gone: %w", err)}
 }
 
 // await reads a disk that was shown until seen says that it is done.

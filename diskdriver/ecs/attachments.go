@@ -112,13 +112,17 @@ func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.I
 	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Detach})
 }
 
-// settled waits until a disk that this process has just made is there.
+// settled waits until a disk that this process has just made is there. Of one that reads don't show any more ECS's answer to the attach says
+// more.
 func (c *Client) settled(ctx context.Context, id disk.ID) error {
 	w := c.recent.UnderWay(id)
 	if w.Kind != batch.Create || time.Since(w.Since) > settleTime {
 		return nil
 	}
 	_, err := c.reads.Await(ctx, w, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	if disk.KindOf(err) == disk.NotFound {
+		return nil
+	}
 	return err
 }
 

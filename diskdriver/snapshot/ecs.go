@@ -29,7 +29,7 @@ type Snapshots interface {
 	// no more time.
 	AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error)
 
-	// GetSnapshot reads one snapshot; NotFound if it is absent.
+	// GetSnapshot reads one snapshot; NotFound if reads don't show it.
 	GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error)
 
 	// ListSnapshots returns every snapshot of the region that passes the
@@ -71,7 +71,7 @@ type Groups interface {
 	// AwaitGroup is to groups what AwaitSnapshot is to snapshots.
 	AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error)
 
-	// GetGroup reads one group with its members; NotFound if it is absent.
+	// GetGroup reads one group with its members; NotFound if reads don't show it.
 	GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error)
 
 	// FindGroups returns every group that has all the tags, its members by

@@ -198,6 +198,7 @@ func (c *Controller) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVol
 		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
 	}
 	group, err := c.ecs.GetGroup(ctx, id)
+	err = confirmMissing(err, func() error { return c.ecs.AskGroupGone(ctx, id) })
 	if err == nil {
 		err = namesAll(group, req.GetSnapshotIds())
 	}

@@ -126,7 +126,7 @@ func (c *Controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 	if req.GetSnapshotId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "snapshot_id is missing")
 	}
-	shot, err := c.ecs.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
+	shot, err := c.Get(ctx, disk.SnapshotID(req.GetSnapshotId()))
 	switch {
 	case err != nil:
 		return nil, err
@@ -136,6 +136,23 @@ func (c *Controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 		return nil, disk.Errorf(disk.Pending, "snapshot %s: %s", shot.ID, shot.Phase())
 	}
 	return &csi.GetSnapshotResponse{Snapshot: c.config.snapshot(shot)}, nil
+}
+
+// Get reads a snapshot. NotFound: no read shows it, and ECS says that it is gone, or the credentials may not ask.
+func (c *Controller) Get(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
+	shot, err := c.ecs.GetSnapshot(ctx, id)
+	return shot, confirmMissing(err, func() error { return c.ecs.AskSnapshotGone(ctx, id) })
+}
+
+// confirmMissing returns the error of a read: NotFound, which no read proves, only if ask, which asks ECS whether it is gone, says nothing else.
+func confirmMissing(err error, ask func() error) error {
+	if disk.KindOf(err) != disk.NotFound {
+		return err
+	}
+	if asked := ask(); asked != nil && disk.KindOf(asked) != disk.Denied {
+		return asked
+	}
+	return err
 }
 
 // hasFailed is the error of a snapshot that somebody may know by its ID.

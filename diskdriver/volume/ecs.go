@@ -11,7 +11,7 @@ import (
 type ECS interface {
 	snapshot.Snapshots
 
-	// Get reads one disk; NotFound if it is absent.
+	// Get reads one disk; NotFound if reads don't show it.
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 
 	// GetCached returns a disk as it has just been read, if nothing was asked of it

@@ -27,33 +27,38 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err := disk.CheckGrowth(want.Least, req.GetVolumeCapability().GetMount().GetFsType()); err != nil {
 		return nil, err
 	}
-	d, err := c.ecs.GetCached(ctx, disk.ID(req.GetVolumeId()))
+	id := disk.ID(req.GetVolumeId())
+	d, err := c.enlarge(ctx, id, want)
 	if err != nil {
-		return nil, c.confirmMissing(ctx, disk.ID(req.GetVolumeId()), err)
-	}
-	if err := c.config.Owner.CheckDisk(d); err != nil {
-		return nil, err
-	}
-	if d, err = c.awaitMade(ctx, d); err != nil {
-		return nil, err
-	}
-	size, err := want.Grown(d)
-	if err != nil {
-		return nil, err
-	}
-	if size > d.Size && d.State == disk.Available {
-		// ECS doesn't refuse to resize a disk offline that another replica has attached since, and its guest doesn't see the size.
-		if d, err = c.ecs.Get(ctx, d.ID); err != nil {
-			return nil, err
-		}
-	}
-	if size > d.Size {
-		if d, err = c.ecs.Resize(ctx, d, size); err != nil {
-			return nil, err
-		}
+		return nil, c.confirmMissing(ctx, id, err)
 	}
 	return &csi.ControllerExpandVolumeResponse{
 		CapacityBytes:         d.Size.Bytes(),
 		NodeExpansionRequired: req.GetVolumeCapability().GetBlock() == nil,
 	}, nil
+}
+
+// enlarge makes a disk as large as is wanted, and returns it as a read shows it then. NotFound may be what a read says.
+func (c *Controller) enlarge(ctx context.Context, id disk.ID, want disk.Wanted) (disk.Disk, error) {
+	d, err := c.ecs.GetCached(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	if err := c.config.Owner.CheckDisk(d); err != nil {
+		return d, err
+	}
+	if d, err = c.awaitMade(ctx, d); err != nil {
+		return d, err
+	}
+	size, err := want.Grown(d)
+	if err != nil || size <= d.Size {
+		return d, err
+	}
+	if d.State == disk.Available {
+		// ECS doesn't refuse to resize a disk offline that another replica has attached since, and its guest doesn't see the size.
+		if d, err = c.ecs.Get(ctx, id); err != nil {
+			return d, err
+		}
+	}
+	return c.ecs.Resize(ctx, d, size)
 }

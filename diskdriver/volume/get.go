@@ -15,7 +15,7 @@ func (c *Controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	d, err := c.ecs.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.get(ctx, disk.ID(req.GetVolumeId()))
 	switch {
 	case err != nil:
 		return nil, err

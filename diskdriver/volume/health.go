@@ -22,7 +22,7 @@ func (c *Controller) ControllerGetVolumeHealth(ctx context.Context, req *csi.Con
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	at := time.Now()
-	d, err := c.ecs.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.get(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,12 @@ func (c *Controller) isGone(ctx context.Context, id disk.ID) (bool, error) {
 	return false, err
 }
 
+// get reads a disk. NotFound: it isGone.
+func (c *Controller) get(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	d, err := c.ecs.Get(ctx, id)
+	return d, c.confirmMissing(ctx, id, err)
+}
+
 // confirmMissing returns the error of a read: NotFound, which ends what the CO asks for, only if the disk isGone.
 func (c *Controller) confirmMissing(ctx context.Context, id disk.ID, err error) error {
 	if disk.KindOf(err) != disk.NotFound {
@@ -25,7 +31,7 @@ func (c *Controller) confirmMissing(ctx context.Context, id disk.ID, err error) 
 	if gone, _ := c.isGone(ctx, id); gone {
 		return err
 	}
-	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is there, and reads don't show it: %w", err)}
+	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("reads don't show the disk, and ECS doesn't say that it is gone: %w", err)}
 }
 
 // confirmGone decides about a disk that is to be deleted and whose tags can't be read: nil if it isGone. One that no read shows may be

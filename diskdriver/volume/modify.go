@@ -120,9 +120,9 @@ func (c *Controller) checkStill(ctx context.Context, id disk.ID) error {
 // steps returns what is left to do to a disk as ECS shows it, and whether ECS
 // shows that it is being moved.
 func (c *Controller) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
-	d, err := c.ecs.Get(ctx, id)
+	d, err := c.get(ctx, id)
 	if err != nil {
-		return disk.Steps{}, false, c.confirmMissing(ctx, id, err)
+		return disk.Steps{}, false, err
 	}
 	if err := c.config.Owner.CheckDisk(d); err != nil {
 		return disk.Steps{}, false, err

@@ -54,16 +54,16 @@ func sourceOf(content *csi.VolumeContentSource, class params.Class) (source, err
 // A snapshot that the class names may be anybody's, which the operator allows.
 func (c *Controller) sourceSize(ctx context.Context, from source, class params.Class) (disk.GiB, error) {
 	if from.volume != "" {
-		d, err := c.ecs.Get(ctx, from.volume)
+		d, err := c.get(ctx, from.volume)
 		if err == nil {
 			err = c.config.Owner.CheckDisk(d)
 		}
-		return d.Size, c.confirmMissing(ctx, from.volume, err)
+		return d.Size, err
 	}
 	if from.snapshot == "" {
 		return 0, nil
 	}
-	shot, err := c.ecs.GetSnapshot(ctx, from.snapshot)
+	shot, err := c.snapshots.Get(ctx, from.snapshot)
 	if err == nil && class.SnapshotID == "" {
 		err = c.config.Owner.CheckRestore(shot)
 	}

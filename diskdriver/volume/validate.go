@@ -21,7 +21,7 @@ func (c *Controller) ValidateVolumeCapabilities(ctx context.Context,
 	case len(req.GetVolumeCapabilities()) == 0:
 		return nil, disk.Errorf(disk.Invalid, "volume_capabilities are missing")
 	}
-	d, err := c.ecs.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.get(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}
