@@ -161,6 +161,8 @@ func (s *story) byHand(what string, id disk.ID, with string) error {
 	switch what {
 	case "attach":
 		_, _, err = client.Attach(ctx, node, id, false)
+	case "take": // from the instance that has it
+		_, _, err = client.Attach(ctx, node, id, true)
 	case "detach":
 		_, _, err = client.Detach(ctx, node, id)
 	case "untag":

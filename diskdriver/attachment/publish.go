@@ -58,9 +58,11 @@ func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, disk.
 		if turned, err = a.fence(ctx, d, p); err != nil {
 			return d, "", err
 		}
-		if d, err = a.attach(ctx, d, p, next == forceAttach); err != nil {
+		accepted := false
+		if d, accepted, err = a.attach(ctx, d, p, next == forceAttach); err != nil {
 			return d, "", err
 		}
+		turned = turned || accepted && a.table.isUnused(p.Disk)
 	}
 	d, err = a.confirm(ctx, d, p, next != done)
 	if err == nil {
@@ -147,18 +149,19 @@ func (p Publication) mismatch() error {
 		Err: fmt.Errorf("the disk is published to this node with readonly %v; asked for is %v", !p.ReadOnly, p.ReadOnly)}
 }
 
-// attach attaches a disk, or joins an earlier call that does. A read shows it then, which confirm has to tell from earlier ones.
-func (a *Attacher) attach(ctx context.Context, d disk.Disk, p Publication, force bool) (disk.Disk, error) {
+// attach attaches a disk, or joins an earlier call that does. A read shows it then, which confirm has to tell from earlier ones. Accepted is
+// that ECS has accepted a call that was sent now.
+func (a *Attacher) attach(ctx context.Context, d disk.Disk, p Publication, force bool) (_ disk.Disk, accepted bool, err error) {
 	reply := disk.Reply{Answer: disk.NoAnswer} // unless the call returns
 	shown, planned := d.AttachedSince(p.Instance), time.Now()
 	defer func() {
 		a.table.change(p.Disk, p.Instance, func(r *Record, now time.Time) {
-			if r.sent(attaching, reply, now); reply.Answer == disk.Accepted && !now.Add(-reply.Age).Before(planned) {
+			r.sent(attaching, reply, now)
+			if accepted = reply.Answer == disk.Accepted && !now.Add(-reply.Age).Before(planned); accepted {
 				r.shown = shown
 			}
 		})
 	}()
-	var err error
 	d, reply, err = a.ecs.Attach(ctx, p.Instance, p.Disk, force)
-	return d, err
+	return d, false, err
 }

@@ -43,9 +43,10 @@ type Table struct {
 type records struct {
 	marking sync.Mutex // held while ECS is asked to set a mark
 
-	mark  string // the value of disk.HistoryTag that this process has set last
-	first bool   // the disk was new then, so that nobody has sent an attach or a detach of it before
-	on    map[disk.InstanceID]*Record
+	mark   string // the value of disk.HistoryTag that this process has set last
+	first  bool   // the disk was new then, so that nobody has sent an attach or a detach of it before
+	unused bool   // and no publish of it has been OK since
+	on     map[disk.InstanceID]*Record
 }
 
 // NewTable returns an empty Table that lets so many calls of a kind wait at a time.
@@ -133,7 +134,7 @@ func (t *Table) mark(id disk.ID, value string, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.of(id)
-	all.mark, all.first = value, all.first || first
+	all.mark, all.first, all.unused = value, all.first || first, all.unused || first
 	for _, r := range all.on {
 		if r.ended, r.needsMark = "", false; first {
 			r.arrivesBy = time.Time{}
@@ -155,6 +156,13 @@ func (t *Table) unmark(id disk.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.of(id).mark = ""
+}
+
+// isUnused says whether a disk was new when this process marked it, and no publish of it has been OK since.
+func (t *Table) isUnused(id disk.ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of(id).unused
 }
 
 // marked returns that value.
@@ -182,6 +190,7 @@ func (t *Table) isLater(d disk.Disk, instance disk.InstanceID) bool {
 // attach notes that a read shows a disk on an instance, which isLater, and what its tags say of writing, whatever is asked for.
 func (t *Table) attach(d disk.Disk, instance disk.InstanceID) {
 	t.change(d.ID, instance, func(r *Record, _ time.Time) {
+		t.of(d.ID).unused = false
 		r.become(attached)
 		r.before, r.ordered, r.readOnly = d.Released, !d.MultiAttach, readOnly(d, instance)
 	})

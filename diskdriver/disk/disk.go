@@ -92,8 +92,9 @@ func (d Disk) AttachedSince(instance InstanceID) string {
 
 // FirstAttachment says whether a read proves that the attachment to an instance is the first that the disk ever had, and that the driver
 // made it: the disk was made empty, its tag HistoryTag turned from HistoryNew to HistoryInUse before, and no instance has let go of it.
-// Turned is that the same publish turned the tag and took the disk from nobody: of a regional disk nothing less is proof, for ECS need not
-// show when it was taken from an instance by force. Of a disk for several instances there is none.
+// Turned is that the same publish turned the tag and took the disk from nobody; or that the process did before, no publish was OK since, and
+// ECS has accepted the attach of this one, which it does of a disk that nobody has: of a regional disk nothing less is proof, for ECS need
+// not show when it was taken from an instance by force. Of a disk for several instances there is none.
 func (d Disk) FirstAttachment(instance InstanceID, turned bool) bool {
 	recorded := strings.HasPrefix(d.Tags[HistoryTag], string(HistoryInUse)) && d.SnapshotID == "" && (turned || !d.Category.Regional())
 	alone := !d.MultiAttach && len(d.Attachments) == 1 && d.AttachedSince(instance) != ""
