@@ -50,8 +50,10 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 }
 
 // Probe says whether ECS answered the driver when it was last asked; a node's is
-// always ready. It calls nothing itself and is never an error, so that a cloud
-// that is down restarts no Pod.
+// always ready. It calls nothing itself and is never an error: sidecars wait for
+// a driver that is not ready before they begin. It is no liveness check, for
+// csi's livenessprobe takes a driver that is not ready for dead; /healthz is, so
+// that a cloud that is down restarts no Pod.
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.readiness == nil || i.readiness.ok())}, nil
 }

@@ -69,6 +69,9 @@ func (r *readiness) check(ctx context.Context, known bool) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+	if disk.KindOf(err) == disk.Throttled && r.ok() { // ECS answers, and says nothing of the keys
+		return true
+	}
 	good, why := err == nil, cause(err)
 	news := r.good.Swap(good) != good || why != r.cause || !known
 	r.cause = why

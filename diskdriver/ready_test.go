@@ -90,6 +90,22 @@ func TestProbeAnswersFromTheLastCheckAndIsNeverAnError(t *testing.T) {
 	})
 }
 
+// ECS may throttle calls before it looks at their keys, so such an answer changes nothing.
+func TestAThrottledCheckLeavesReadinessAsItWas(t *testing.T) {
+	throttled := &disk.Error{Op: "DescribeDisks", Kind: disk.Throttled, Err: refusal{"Throttling.User", "1"}}
+	for name, before := range map[string]error{"ready": nil, "not ready": errors.New("SignatureDoesNotMatch")} {
+		t.Run(name, func(t *testing.T) {
+			c := &cloud{err: before}
+			r := &readiness{cloud: c, ready: prometheus.NewGauge(prometheus.GaugeOpts{})}
+			r.check(t.Context(), false)
+			c.fail(throttled)
+			if good := r.check(t.Context(), true); good != (before == nil) || r.ok() != good || testutil.ToFloat64(r.ready) == 1 != good {
+				t.Errorf("after a throttled check it is ready: %v, %v", good, r.ok())
+			}
+		})
+	}
+}
+
 // refusal is an answer of ECS, whose text is another one each time.
 type refusal struct{ code, id string }
 
