@@ -244,12 +244,13 @@ func (o *operation) answered(ctx context.Context, before disk.Reply, err error) 
 		o.slot.Reply = disk.Reply{Answer: disk.NoAnswer, Err: err}
 		return false, nil
 	}
-	o.slot.Reply = disk.Reply{Answer: answerOf(err), Err: err}
+	o.slot.Reply = disk.Reply{Answer: settledBy(err), Err: err}
 	return false, err
 }
 
-// answerOf is what an error of a call says that no read follows.
-func answerOf(err error) disk.Answer {
+// settledBy is the answer of a call whose error no read follows. A code that speaks of a state which the tables don't have (Unexpected) tells
+// nothing of the attachment, though a create that ends so has made nothing (creation.AnswerOf).
+func settledBy(err error) disk.Answer {
 	switch disk.KindOf(err) {
 	case disk.Unexpected:
 		return disk.NoAnswer

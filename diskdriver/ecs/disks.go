@@ -20,10 +20,10 @@ import (
 // Create makes one attempt at a disk under a client token, and returns the disk
 // as soon as a read shows that it is there, in whatever state.
 //
-// OutOfStock: not to be had there; nothing was made. Mismatch: the token was
-// used with other parameters. NotFound: ECS answered with the ID of a disk that
-// no read finds, for the token outlived the disk or reads lag. Of an error of
-// any other Kind nothing follows: a disk may exist.
+// OutOfStock: not to be had there. Mismatch: the token was used with other
+// parameters. NotFound: ECS answered with the ID of a disk that no read finds,
+// for the token outlived the disk or reads lag. UnknownOutcome or Pending: a
+// disk may exist, or come to. After any other Kind this call has made none.
 func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
 	if token == "" {
 		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errNoToken}

@@ -30,9 +30,9 @@ type order struct {
 
 // CreateVolume makes the disk of a volume name, or answers with the one that
 // was made before (CSI spec, CreateVolume: it is idempotent by name). It goes
-// from zone to zone and from disk type to disk type as long as ECS says that
-// nothing was made; after any other answer a disk may exist, and it stops.
-// Package creation says what a final code promises.
+// from zone to zone and from disk type to disk type as long as ECS says that it
+// has none to give there, or that the type doesn't take what is asked for; any
+// other answer ends it. Package creation says what a final code promises.
 func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := c.checkCreate(req); err != nil {
 		return nil, err

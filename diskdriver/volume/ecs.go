@@ -26,10 +26,11 @@ type ECS interface {
 	// Create makes one attempt under a client token and returns the disk as
 	// soon as a read shows that it is there.
 	//
-	// OutOfStock: not to be had there, and nothing was made. Mismatch: the
-	// token was used with other parameters. NotFound: ECS answered with the ID
-	// of a disk that no read finds (the token outlived its disk, or reads
-	// lag). After any other Kind a disk may exist.
+	// OutOfStock: not to be had there. Mismatch: the token was used with other
+	// parameters. NotFound: ECS answered with the ID of a disk that no read
+	// finds (the token outlived its disk, or reads lag). UnknownOutcome or
+	// Pending: a disk may exist, or come to. After any other Kind this call has
+	// made none (creation.AnswerOf).
 	Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error)
 
 	// Named returns every disk of this cluster that is tagged with the CSI
