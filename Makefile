@@ -34,7 +34,8 @@ help: ## list the targets and their variables
 ##   SEED                  test-long: the random walks (1)
 ##   FUZZTIME              fuzz: how long each test runs (20s)
 ##   PLUGIN=1              build: kubectl-topodisk alone, for Linux and macOS
-##   ARCHITECTURES         build PLUGIN=1, image, release (amd64,arm64)
+##   SIMULATOR=1           build: ecs-simulator alone, for Linux and macOS
+##   ARCHITECTURES         build of these two, image, release (amd64,arm64)
 ##   VERSION (0.2.0)       release: the version; Chart.yaml has it, too
 ##   KEY                   release: a file with minisign's secret key
 ##   KEY_PASSWORD_FILE     release: its password (asked for on the terminal)
@@ -56,12 +57,16 @@ help: ## list the targets and their variables
 
 LDFLAGS := -s -w -X main.version=$(VERSION) -X $(CLI).Revision=$(REVISION)
 
+# The programs that people run on their own machines.
+PORTABLE := $(if $(PLUGIN),kubectl-topodisk) $(if $(SIMULATOR),ecs-simulator)
+
 build: ## build the programs into bin/
-ifdef PLUGIN
-	@for platform in $(PLATFORMS); do \
-	  echo "$(BIN)/kubectl-topodisk-$$(echo $$platform | tr / -)"; \
+ifneq ($(strip $(PORTABLE)),)
+	@for program in $(foreach name,$(PORTABLE),$(addprefix $(name)/,$(PLATFORMS))); do \
+	  name=$${program%%/*} platform=$${program#*/} out=$(BIN)/$$(echo $$program | tr / -); \
+	  echo "$$out"; \
 	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" \
-	    -o $(BIN)/kubectl-topodisk-$$(echo $$platform | tr / -) ./cmd/kubectl-topodisk || exit 1; \
+	    -o $$out ./cmd/$$name || exit 1; \
 	done
 else
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -59,8 +60,11 @@ type drive struct {
 // it was killed is removed: its loop devices, links and bodies. A directory
 // that another process uses is refused. Until Close the bodies are updated at every
 // change that the cloud tells of, also without a call; failed is told of updates that
-// fail.
+// fail. On a system that is not Linux New returns an error.
 func New(cloud Cloud, dir string, links map[string]string, failed func(error)) (*Keeper, error) {
+	if runtime.GOOS != "linux" {
+		return nil, errors.New("this needs Linux, for its loop devices")
+	}
 	for _, d := range append(slices.Sorted(maps.Values(links)), dir) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("make a directory for the bodies of disks: %w", err)

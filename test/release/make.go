@@ -69,7 +69,7 @@ func (r *release) make(ctx context.Context, sign signer) error {
 	if err := os.Mkdir(r.dist, 0o755); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.addImage, r.addPlugins, r.addChart, r.addManifests, r.addNotes} {
+	for _, step := range []func(context.Context) error{r.addImage, r.addArchives, r.addChart, r.addManifests, r.addNotes} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -182,26 +182,32 @@ func (r *release) list(artefact, purpose, programs, roots string) error {
 	return r.describe(artefact, artefact+".spdx.json", purpose, made)
 }
 
-// addPlugins makes an archive of kubectl-topodisk for every platform, with the licence, as krew wants it.
-func (r *release) addPlugins(ctx context.Context) error {
+// addArchives makes the archives of the programs that people run on their own machines.
+func (r *release) addArchives(ctx context.Context) error {
+	return errors.Join(r.addArchivesOf(ctx, "kubectl-topodisk", "PLUGIN=1"), r.addArchivesOf(ctx, "ecs-simulator", "SIMULATOR=1"))
+}
+
+// addArchivesOf makes an archive of a program for every platform, with the licence, as krew wants it. The variable of make
+// build selects the program.
+func (r *release) addArchivesOf(ctx context.Context, name, variable string) error {
 	bin := filepath.Join(r.work, "bin")
-	stage("kubectl-topodisk for %s, on Linux and macOS", strings.Join(r.architectures, " and "))
-	if err := run(ctx, "make", "--no-print-directory", "build", "PLUGIN=1", "BIN="+bin, "VERSION="+r.version, "REVISION="+r.commit,
+	stage("%s for %s, on Linux and macOS", name, strings.Join(r.architectures, " and "))
+	if err := run(ctx, "make", "--no-print-directory", "build", variable, "BIN="+bin, "VERSION="+r.version, "REVISION="+r.commit,
 		"ARCHITECTURES="+strings.Join(r.architectures, ",")); err != nil {
 		return err
 	}
-	programs, err := filepath.Glob(filepath.Join(bin, "kubectl-topodisk-*"))
+	programs, err := filepath.Glob(filepath.Join(bin, name+"-*"))
 	if err != nil || len(programs) != 2*len(r.architectures) {
-		return fmt.Errorf("make build PLUGIN=1 made %q: %w", programs, err)
+		return fmt.Errorf("make build %s made %q: %w", variable, programs, err)
 	}
 	for _, program := range programs {
-		platform := strings.ReplaceAll(strings.TrimPrefix(filepath.Base(program), "kubectl-topodisk-"), "-", "_")
-		dir := filepath.Join(r.work, platform)
-		err := errors.Join(copyFile(program, filepath.Join(dir, "kubectl-topodisk")), copyFile("LICENSE", filepath.Join(dir, "LICENSE")))
+		platform := strings.ReplaceAll(strings.TrimPrefix(filepath.Base(program), name+"-"), "-", "_")
+		dir := filepath.Join(r.work, name, platform)
+		err := errors.Join(copyFile(program, filepath.Join(dir, name)), copyFile("LICENSE", filepath.Join(dir, "LICENSE")))
 		if err != nil {
 			return err
 		}
-		out := filepath.Join(r.dist, fmt.Sprintf("kubectl-topodisk_v%s_%s.tar.gz", r.version, platform))
+		out := filepath.Join(r.dist, fmt.Sprintf("%s_v%s_%s.tar.gz", name, r.version, platform))
 		if err := writeArchive(out, dir, r.time); err != nil {
 			return err
 		}

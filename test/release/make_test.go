@@ -187,7 +187,7 @@ func TestRelease(t *testing.T) {
 	t.Run("image", func(t *testing.T) { checkImageOf(t, dist) })
 	t.Run("chart", func(t *testing.T) { checkChart(t, dist) })
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, dist, version) })
-	t.Run("plugins", func(t *testing.T) { checkPlugins(t, dist) })
+	t.Run("archives", func(t *testing.T) { checkArchives(t, dist) })
 	t.Run("provenance", func(t *testing.T) { checkProvenance(t, first) })
 	t.Run("tag", func(t *testing.T) { checkTag(t, first) })
 	t.Run("verification", func(t *testing.T) { checkVerification(t, dist, key) })
@@ -202,9 +202,11 @@ func TestRelease(t *testing.T) {
 // artefacts are the files that programs are in, the image first.
 func artefacts() (all []string) {
 	all = append(all, "topodisk-"+version+".oci.tar")
-	for _, architecture := range strings.Split(*architectures, ",") {
-		for _, system := range []string{"darwin", "linux"} {
-			all = append(all, fmt.Sprintf("kubectl-topodisk_v%s_%s_%s.tar.gz", version, system, architecture))
+	for _, program := range []string{"kubectl-topodisk", "ecs-simulator"} {
+		for _, architecture := range strings.Split(*architectures, ",") {
+			for _, system := range []string{"darwin", "linux"} {
+				all = append(all, fmt.Sprintf("%s_v%s_%s_%s.tar.gz", program, version, system, architecture))
+			}
 		}
 	}
 	return all
@@ -424,22 +426,25 @@ func checkManifests(t *testing.T, dist, version string) {
 	}
 }
 
-func checkPlugins(t *testing.T, dist string) {
-	for _, name := range artefacts()[1:] {
-		dir := untar(t, filepath.Join(dist, name))
-		if got := names(t, dir); !slices.Equal(got, []string{"LICENSE", "kubectl-topodisk"}) {
-			t.Errorf("%s has %q", name, got)
+func checkArchives(t *testing.T, dist string) {
+	says := map[string]string{"kubectl-topodisk": "version", "ecs-simulator": "--version"}
+	for _, archive := range artefacts()[1:] {
+		dir := untar(t, filepath.Join(dist, archive))
+		parts := strings.Split(strings.TrimSuffix(archive, ".tar.gz"), "_")
+		name, system, architecture := parts[0], parts[2], parts[3]
+		want := []string{"LICENSE", name}
+		slices.Sort(want)
+		if got := names(t, dir); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", archive, got, want)
 		}
-		program := filepath.Join(dir, "kubectl-topodisk")
-		checkModules(t, program, purls(t, filepath.Join(dist, name)))
-		platform := strings.Split(strings.TrimSuffix(name, ".tar.gz"), "_")[2:]
-		text := shell(t, dir, "go version -m kubectl-topodisk")
-		if !strings.Contains(text, "GOOS="+platform[0]) || !strings.Contains(text, "GOARCH="+platform[1]) {
-			t.Errorf("%s is %s", name, text)
+		checkModules(t, filepath.Join(dir, name), purls(t, filepath.Join(dist, archive)))
+		text := shell(t, dir, "go version -m "+name)
+		if !strings.Contains(text, "GOOS="+system) || !strings.Contains(text, "GOARCH="+architecture) {
+			t.Errorf("%s is %s", archive, text)
 		}
-		if platform[0] == runtime.GOOS && platform[1] == runtime.GOARCH {
-			if said := shell(t, dir, "./kubectl-topodisk version"); said != "kubectl-topodisk "+version+"\n" {
-				t.Errorf("%s says %q", name, said)
+		if system == runtime.GOOS && architecture == runtime.GOARCH {
+			if said := shell(t, dir, "./"+name+" "+says[name]); said != name+" "+version+"\n" {
+				t.Errorf("%s says %q", archive, said)
 			}
 		}
 	}
