@@ -9,12 +9,36 @@ import (
 )
 
 // summary is what the program is, for --help.
-const summary = `ecs-simulator serves a simulated Alibaba Cloud ECS over HTTP.
+const summary = `ecs-simulator simulates the ECS API of Alibaba Cloud on this machine: disks,
+snapshots, instances and tags of one account in one region. SDKs and tools use
+it with its address as their endpoint, without an account and at no cost. It
+never calls the real cloud.
 
-All of its state is in memory and ends with the process, disks and settings
-alike; with --bodies, what disks hold is in files as long as it runs.
-More settings, such as denials and faults, are in the admin API at /_sim/
-(docs/simulator.md).`
+Start it, and create a disk from a second terminal:
+
+  ` + startExample + `
+  ` + callExample + `
+
+It prints "listening on http://127.0.0.1:8080" when it is ready, and serves
+
+  /             the APIs of ECS and STS; any access key is valid unless
+                --access-key or --role is set
+  /latest/      the metadata service of the instance that the header
+                X-Sim-Instance names
+  /_sim/        a page that shows the state, for a browser
+  /_sim/state   the state as JSON; other paths below /_sim/ are the admin API,
+                which injects faults and changes latencies, stock and the clock
+
+All of the state is in memory and ends with the process, including what the
+admin API has set. Anybody who reaches the address can change all of it: keep it
+on 127.0.0.1. More is in docs/ecs-on-a-laptop.md and docs/simulator.md.`
+
+// The commands that --help shows.
+const (
+	startExample = "ecs-simulator --region=cn-hangzhou --zone=cn-hangzhou-h --instance=i-1=cn-hangzhou-h/ecs.g7.large"
+	callExample  = "curl -d Action=CreateDisk -d Version=2014-05-26 -d Format=JSON -d RegionId=cn-hangzhou" +
+		" -d ZoneId=cn-hangzhou-h -d DiskCategory=cloud_essd -d Size=20 http://127.0.0.1:8080"
+)
 
 // flagGroups are the flags of each heading of --help, in order. A flag that is
 // in none is under the last heading.
@@ -22,17 +46,17 @@ var flagGroups = []struct {
 	title string
 	names []string
 }{
-	{"What there is", []string{
-		"region", "zone", "instance", "instance-type", "offer", "account", "access-key", "role", "kms-key", "resource-group", "storage-cluster",
-		"bodies", "links",
-	}},
-	{"How long things take", []string{"latency", "spread", "seed", "client-token-life", "page-token-life", "instance-key-life"}},
-	{"Limits", []string{
+	{"Region, zones and instances", []string{"region", "zone", "instance", "instance-type", "offer"}},
+	{"Addresses", []string{"listen", "metadata-listen"}},
+	{"Account and access keys", []string{"account", "access-key", "role", "kms-key", "resource-group", "storage-cluster"}},
+	{"Contents of disks", []string{"bodies", "links"}},
+	{"Latency and lifetimes", []string{"latency", "spread", "seed", "client-token-life", "page-token-life", "instance-key-life"}},
+	{"Limits and quotas", []string{
 		"queues", "throttle", "throttle-code", "throttle-phase", "throttle-bucket", "throttle-sticky-minute",
 		"quota-disks", "quota-gib", "quota-zone-gib", "snapshots-per-disk", "snapshots-at-once", "category-changes",
 	}},
-	{"The program", []string{"listen", "metadata-listen", "calls-kept", "logging-format", "v", "vmodule", "version"}},
-	{"Where sources disagree", nil},
+	{"Logs and version", []string{"calls-kept", "logging-format", "v", "vmodule", "version"}},
+	{"Behaviors that ECS's documentation and its clients disagree about", nil},
 }
 
 // setUsage makes --help print the flags by group.

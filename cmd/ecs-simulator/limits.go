@@ -13,13 +13,13 @@ import (
 
 // addLimits defines the flags of times, lives, limits and quotas.
 func addLimits(flags *pflag.FlagSet, c *ecssim.Config, in *forms) {
-	flags.StringVar(&in.spread, "spread", "", "how far times vary about those of --latency: the standard deviation of their logarithm, 0 (not at all) to 3; by default the profile's: 0.5 for fast and real, else 0")
+	flags.StringVar(&in.spread, "spread", "", "how much the times of --latency vary: the standard deviation of their logarithm, 0 (not at all) to 3; by default the profile's: 0.5 for fast and real, else 0")
 	flags.StringVar(&in.seed, "seed", "", "number that IDs and the times of --spread come from, the same for the same number; by default another one at each start")
 	flags.DurationVar(&c.Throttle.Phase, "throttle-phase", 0, "how long after the full minute the windows of --throttle begin")
-	flags.BoolVar(&c.Throttle.Bucket, "throttle-bucket", false, "let the calls of --throttle come in second by second, not all at the window's beginning")
+	flags.BoolVar(&c.Throttle.Bucket, "throttle-bucket", false, "refill the calls of --throttle every second, not all at the beginning of the window")
 	flags.BoolVar(&c.Throttle.StickyMinute, "throttle-sticky-minute", false, "refuse an action that was throttled until its window ends; with --throttle-bucket")
 	flags.DurationVar(&c.TokenLife, "client-token-life", 24*time.Hour, "how long a ClientToken is remembered")
-	flags.DurationVar(&c.PageTokenLife, "page-token-life", 0, "how long a NextToken is taken; 0 is for ever")
+	flags.DurationVar(&c.PageTokenLife, "page-token-life", 0, "how long a NextToken is taken; 0 is forever")
 	flags.DurationVar(&c.InstanceKeyLife, "instance-key-life", 6*time.Hour, "how long the keys of an instance's role are valid that the metadata service gives out")
 	flags.StringArrayVar(&in.offers, "offer", nil, "disk categories that a zone offers as ZONE=CATEGORY[,CATEGORY], the region's own without a zone; repeat for more; a zone without it offers every ordinary one")
 	flags.IntVar(&c.Quotas.Disks, "quota-disks", 0, "how many disks the account may have; 0 is no limit")

@@ -49,7 +49,7 @@ func TestTheFlagsPageHasASectionForEachCommand(t *testing.T) {
 	if want := []string{"disk-driver", "disk-provisioner", "disk-provisioner audit", "disk-provisioner capacity off",
 		"disk-provisioner journal list", "disk-provisioner journal show", "disk-provisioner journal end",
 		"kubectl topodisk why", "kubectl topodisk audit", "kubectl topodisk plan install", "kubectl topodisk plan takeover",
-		"kubectl topodisk plan drain", "kubectl topodisk plan soldout", "kubectl topodisk volumes"}; !slices.Equal(got, want) {
+		"kubectl topodisk plan drain", "kubectl topodisk plan soldout", "kubectl topodisk volumes", "ecs-simulator"}; !slices.Equal(got, want) {
 		t.Errorf("docs/flags.md has sections for %q, want %q", got, want)
 	}
 }

@@ -87,7 +87,7 @@ func Kubeconfig(t testing.TB, server string) string {
 }
 
 var (
-	flagLine    = regexp.MustCompile(`^ +(?:-\w, )?--([a-z_-]+)(?: (\S+))? {2,}(.*)$`)
+	flagLine    = regexp.MustCompile(`^ +(?:-\w, )?--([a-z0-9_-]+)(?: (\S+))? {2,}(.*)$`)
 	flagDefault = regexp.MustCompile(` \(default (.*)\)$`)
 )
 
