@@ -119,7 +119,7 @@ $(LINTER):
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for all programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./cmd/ecs-simulator ./test/versions
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/actions ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./cmd/ecs-simulator ./test/versions
 
 # Parameters, errors, codes and facts of ECS, flags, troubleshooting, compatibility; and words, links and commands of all pages. make test does
 # so, too.

@@ -4,11 +4,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/topodisk/topodisk/test/golden"
+	"github.com/topodisk/topodisk/test/need"
 )
 
 func TestTheFlagsPageIsCurrent(t *testing.T) {
@@ -37,6 +41,32 @@ func TestTheExampleOfHelpWorks(t *testing.T) {
 	defer func() { _ = reply.Body.Close() }()
 	if text, err := io.ReadAll(reply.Body); err != nil || !diskID.Match(text) {
 		t.Errorf("the call of the example: %d %s (%v), want a disk", reply.StatusCode, text, err)
+	}
+}
+
+// The page's commands for CI are run as they are written there, with the test binary as ecs-simulator.
+func TestTheCommandsOfThePageWork(t *testing.T) {
+	need.Has(t, need.Programs("curl")...)
+	page, err := os.ReadFile("../../docs/ecs-on-a-laptop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)<!-- run by make test -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("the page has %d blocks that make test runs, want the one for CI", len(blocks))
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "ecs-simulator")); err != nil {
+		t.Fatal(err)
+	}
+	shell := golden.Command(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "-c", blocks[0][1])
+	shell.Path, shell.Args[0], shell.Dir = "/bin/sh", "sh", dir
+	if said, err := shell.CombinedOutput(); err != nil || !diskID.Match(said) {
+		t.Errorf("got %v, want a disk:\n%s", err, said)
 	}
 }
 

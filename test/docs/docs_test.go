@@ -65,7 +65,7 @@ var (
 var runners = map[string][]string{
 	"chart":        {"docs/*.md"},
 	"e2e-install":  {"*.md", "docs/*.md", "docs/zh/*.md", "charts/topodisk/*.md"},
-	"test":         {"docs/simulator.md"},
+	"test":         {"docs/simulator.md", "docs/ecs-on-a-laptop.md"},
 	"test-release": {"docs/release.md"},
 }
 
