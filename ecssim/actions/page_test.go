@@ -78,7 +78,7 @@ var lacks = map[string]string{
 	"RemoveTags":                "",
 	"ResizeDisk":                "there is no payment: OrderId is empty",
 	"TagResources":              "it tags disks, instances, snapshots and snapshot-consistent groups only",
-	"UntagResources":            "it untags disks, instances, snapshots and snapshot-consistent groups only",
+	"UntagResources":            "it removes tags of disks, instances, snapshots and snapshot-consistent groups only",
 }
 
 const servesHead = `

@@ -21,6 +21,9 @@ import (
 // imageName is what the chart's examples and deploy/topodisk.yaml call the image.
 const imageName = "registry.example.com/storage/topodisk"
 
+// simulatorName is the name of ecs-simulator's image.
+const simulatorName = "registry.example.com/storage/ecs-simulator"
+
 // built is what the recipe's lines have made below a directory, for one architecture: rootfs/ and out/.
 type built struct {
 	architecture, work string
@@ -46,7 +49,7 @@ func (s source) buildImage(ctx context.Context, work, tag, out string) (digest s
 		return "", err
 	}
 	stage("the image of %s", strings.Join(s.architectures, " and "))
-	return s.writeImage(index, filepath.Join(work, "layout"), tag, out)
+	return s.writeImage(index, filepath.Join(work, "layout"), imageName, tag, out)
 }
 
 // make runs the recipe's lines, and looks whether what they have made can run.
@@ -105,13 +108,13 @@ func (s source) image(of built) (v1.Image, error) {
 }
 
 // writeImage writes an OCI image layout to a directory, and that as one tar file.
-func (s source) writeImage(index v1.ImageIndex, dir, tag, out string) (digest string, err error) {
+func (s source) writeImage(index v1.ImageIndex, dir, name, tag, out string) (digest string, err error) {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return "", err
 	}
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name": imageName + ":" + tag, "org.opencontainers.image.ref.name": tag,
+		"io.containerd.image.name": name + ":" + tag, "org.opencontainers.image.ref.name": tag,
 	})); err != nil {
 		return "", err
 	}

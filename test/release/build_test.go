@@ -88,7 +88,7 @@ func TestTheSameFilesAreTheSameImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		digest, err := s.writeImage(index, t.TempDir(), "1", out)
+		digest, err := s.writeImage(index, t.TempDir(), imageName, "1", out)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ type release struct {
 	dist, work string
 	started    time.Time
 	notes      string               // in Markdown
-	digest     string               // of the image's index
+	images     []resource           // as registries know them
 	materials  map[string]component // of all artefacts
 }
 
@@ -69,7 +69,7 @@ func (r *release) make(ctx context.Context, sign signer) error {
 	if err := os.Mkdir(r.dist, 0o755); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.addImage, r.addArchives, r.addChart, r.addManifests, r.addNotes} {
+	for _, step := range []func(context.Context) error{r.addImage, r.addArchives, r.addSimulatorImage, r.addChart, r.addManifests, r.addNotes} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -162,11 +162,13 @@ func replace(dir, made string) (int, error) {
 }
 
 // addImage makes the image of both programs.
-func (r *release) addImage(ctx context.Context) (err error) {
+func (r *release) addImage(ctx context.Context) error {
 	work, out := filepath.Join(r.work, "image"), filepath.Join(r.dist, "topodisk-"+r.version+".oci.tar")
-	if r.digest, err = r.buildImage(ctx, work, r.version, out); err != nil {
+	digest, err := r.buildImage(ctx, work, r.version, out)
+	if err != nil {
 		return err
 	}
+	r.images = append(r.images, imageResource(imageName+":"+r.version, digest))
 	return r.list(out, "CONTAINER", imagePrograms(work), imageRoots(work))
 }
 
@@ -216,6 +218,39 @@ func (r *release) addArchivesOf(ctx context.Context, name, variable string) erro
 		}
 	}
 	return nil
+}
+
+// addSimulatorImage makes an image of the programs that the archives of ecs-simulator for Linux have.
+func (r *release) addSimulatorImage(context.Context) error {
+	stage("the image of ecs-simulator")
+	var images []built
+	for _, architecture := range r.architectures {
+		images = append(images, built{architecture: architecture, work: r.work, recipe: r.simulatorRecipe(architecture)})
+	}
+	index, err := r.index(images)
+	if err != nil {
+		return err
+	}
+	out := filepath.Join(r.dist, "ecs-simulator-"+r.version+".oci.tar")
+	digest, err := r.writeImage(index, filepath.Join(r.work, "simulator"), simulatorName, r.version, out)
+	if err != nil {
+		return err
+	}
+	r.images = append(r.images, imageResource(simulatorName+":"+r.version, digest))
+	return r.list(out, "CONTAINER", filepath.Join(r.work, "bin", "ecs-simulator-linux-*"), "")
+}
+
+// simulatorRecipe says what the image of ecs-simulator has: the program, which needs no file.
+func (s source) simulatorRecipe(architecture string) *recipe {
+	return &recipe{
+		labels: map[string]string{
+			"org.opencontainers.image.title": "ecs-simulator", "org.opencontainers.image.description": "A simulated Alibaba Cloud ECS",
+			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": repository,
+			"org.opencontainers.image.version": s.version, "org.opencontainers.image.revision": s.commit,
+		},
+		user: "65532:65532", command: []string{"/ecs-simulator"},
+		copies: []copied{{from: "bin/ecs-simulator-linux-" + architecture, to: "/ecs-simulator"}},
+	}
 }
 
 // copyFile copies a file with its mode to a directory that need not exist.

@@ -184,7 +184,12 @@ func TestRelease(t *testing.T) {
 	t.Run("files", func(t *testing.T) { checkFiles(t, dist, true) })
 	t.Run("files of the unsigned one", func(t *testing.T) { checkFiles(t, filepath.Join(second, "dist"), false) })
 	t.Run("the same bytes", func(t *testing.T) { checkSame(t, dist, filepath.Join(second, "dist")) })
-	t.Run("image", func(t *testing.T) { checkImageOf(t, dist) })
+	t.Run("image", func(t *testing.T) {
+		checkImageOf(t, filepath.Join(dist, artefacts()[0]), []string{"disk-driver", "disk-provisioner"}, strings.Fields(read(t, "image/packages")))
+	})
+	t.Run("image of the simulator", func(t *testing.T) {
+		checkImageOf(t, filepath.Join(dist, artefacts()[1]), []string{"ecs-simulator"}, nil)
+	})
 	t.Run("chart", func(t *testing.T) { checkChart(t, dist) })
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, dist, version) })
 	t.Run("archives", func(t *testing.T) { checkArchives(t, dist) })
@@ -199,9 +204,9 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// artefacts are the files that programs are in, the image first.
+// artefacts are the files that programs are in, the two images first.
 func artefacts() (all []string) {
-	all = append(all, "topodisk-"+version+".oci.tar")
+	all = append(all, "topodisk-"+version+".oci.tar", "ecs-simulator-"+version+".oci.tar")
 	for _, program := range []string{"kubectl-topodisk", "ecs-simulator"} {
 		for _, architecture := range strings.Split(*architectures, ",") {
 			for _, system := range []string{"darwin", "linux"} {
@@ -276,8 +281,8 @@ func readImage(t *testing.T, archive, digest string) v1.ImageIndex {
 	return index
 }
 
-func checkImageOf(t *testing.T, dist string) {
-	archive := filepath.Join(dist, "topodisk-"+version+".oci.tar")
+// checkImageOf holds an image against the programs and the Debian packages that it is to have.
+func checkImageOf(t *testing.T, archive string, programs, packages []string) {
 	index := readImage(t, archive, "")
 	list, err := index.IndexManifest()
 	if err != nil {
@@ -300,11 +305,11 @@ func checkImageOf(t *testing.T, dist string) {
 			t.Errorf("%s: settings %+v", entry.Platform, settings)
 		}
 		dir := unpack(t, mutate.Extract(image))
-		for _, program := range []string{"disk-driver", "disk-provisioner"} {
+		for _, program := range programs {
 			checkModules(t, filepath.Join(dir, program), listed)
 		}
 		controls, err := filepath.Glob(filepath.Join(dir, "var/lib/dpkg/status.d/*"))
-		if packages := strings.Fields(read(t, "image/packages")); err != nil || len(controls) != len(packages) {
+		if err != nil || len(controls) != len(packages) {
 			t.Errorf("%s: %d packages in the image, want %d; %v", entry.Platform, len(controls), len(packages), err)
 		}
 		for _, control := range controls {
@@ -428,7 +433,7 @@ func checkManifests(t *testing.T, dist, version string) {
 
 func checkArchives(t *testing.T, dist string) {
 	says := map[string]string{"kubectl-topodisk": "version", "ecs-simulator": "--version"}
-	for _, archive := range artefacts()[1:] {
+	for _, archive := range artefacts()[2:] {
 		dir := untar(t, filepath.Join(dist, archive))
 		parts := strings.Split(strings.TrimSuffix(archive, ".tar.gz"), "_")
 		name, system, architecture := parts[0], parts[2], parts[3]
@@ -479,7 +484,8 @@ func checkProvenance(t *testing.T, repo string) {
 			t.Errorf("subject %s: got %q", name, subjects[name])
 		}
 	}
-	readImage(t, filepath.Join(dist, "topodisk-"+version+".oci.tar"), "sha256:"+subjects[imageName+":"+version])
+	readImage(t, filepath.Join(dist, artefacts()[0]), "sha256:"+subjects[imageName+":"+version])
+	readImage(t, filepath.Join(dist, artefacts()[1]), "sha256:"+subjects[simulatorName+":"+version])
 	hashes := map[string]int{}
 	for _, material := range p.BuildDefinition.ResolvedDependencies {
 		hashes[material.Uri] = len(material.Digest)

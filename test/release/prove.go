@@ -76,18 +76,23 @@ func (r *release) prove(ctx context.Context) (string, error) {
 	return file, os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// subjects are the files of dist, and the image as registries know it.
+// subjects are the files of dist, and the images as registries know them.
 func (r *release) subjects() ([]resource, error) {
 	files, err := hashFiles(r.dist)
 	if err != nil {
 		return nil, err
 	}
-	_, digest, _ := strings.Cut(r.digest, ":")
-	all := []resource{{Name: imageName + ":" + r.version, Digest: map[string]string{"sha256": digest}}}
+	all := slices.Clone(r.images)
 	for _, file := range files {
 		all = append(all, resource{Name: file.name, Digest: map[string]string{"sha256": file.hash}})
 	}
 	return all, nil
+}
+
+// imageResource is an image by its name in a registry and the digest of its index.
+func imageResource(name, digest string) resource {
+	_, hash, _ := strings.Cut(digest, ":")
+	return resource{Name: name, Digest: map[string]string{"sha256": hash}}
 }
 
 // resources are the components in the order of their purls.
