@@ -128,7 +128,7 @@ docs-check: ## check that the pages say what the code does
 	$(GO) test -count=1 ./test/docs
 
 # docs/parameters.md and docs/errors.md, both in Chinese, too, docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md,
-# and what why prints in docs/troubleshooting.md.
+# the actions in docs/ecs-on-a-laptop.md, and what why prints in docs/troubleshooting.md.
 docs-update: ## write the pages again that are made from the code
 	$(PAGES) -update
 

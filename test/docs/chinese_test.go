@@ -17,6 +17,7 @@ var translated = map[string]string{
 	"README.md":                "docs/zh/README.md",
 	"docs/README.md":           "docs/zh/contents.md",
 	"docs/advisory-2026-01.md": "docs/zh/advisory-2026-01.md",
+	"docs/ecs-on-a-laptop.md":  "docs/zh/ecs-on-a-laptop.md",
 	"docs/errors.md":           "docs/zh/errors.md",
 	"docs/install.md":          "docs/zh/install.md",
 	"docs/kubectl-topodisk.md": "docs/zh/kubectl-topodisk.md",
