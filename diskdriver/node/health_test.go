@@ -39,6 +39,25 @@ func TestALostMountIsIllAndHasNoNumbers(t *testing.T) {
 	}
 }
 
+// The kernel tells the last numbers of a file system whose device is gone.
+func TestADeviceThatIsGoneIsIllAndHasNoNumbers(t *testing.T) {
+	for name, options := range map[string][]func(*testVolume){"file system": nil, "block": {asBlock}} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			v := r.published(m, options...)
+			_, err := r.stats(v, r.target("a"))
+			r.ok(err)
+			device, err := filepath.EvalSymlinks(filepath.Join(r.dev, "disk/by-id/virtio-s1"))
+			r.ok(err)
+			r.ok(os.Rename(device, device+"-hidden"))
+			r.isIll(v, deviceGone)
+			_, err = r.stats(v, r.target("a"))
+			r.refused(err, disk.Unreachable, "has left the node")
+			r.ok(os.Rename(device+"-hidden", device))
+		})
+	}
+}
+
 func TestABlockVolumeIsAsLargeAsItsDevice(t *testing.T) {
 	r := newRig(t)
 	v := r.published(r.attach("s1", 2), asBlock)

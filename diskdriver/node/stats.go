@@ -16,11 +16,15 @@ import (
 
 // NodeGetVolumeStats measures a volume: the file system in bytes and inodes, or
 // the size of a block volume (CSI spec, NodeGetVolumeStats). Where no volume is
-// mounted it is NotFound, and not the host's own numbers.
+// mounted it is NotFound, and not the host's own numbers; where its device has
+// left the node it is Unreachable, and not the kernel's last numbers.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	at, err := s.ownVolumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
 	if err != nil {
 		return nil, err
+	}
+	if s.devices.isGone(at.number) {
+		return nil, volumeErrorf(disk.ID(req.GetVolumeId()), disk.Unreachable, "the device at %s has left the node", at)
 	}
 	if at.device {
 		d, err := open(at.MountPoint)
