@@ -40,6 +40,7 @@ var packages = map[string]string{
 	"sfdisk": "fdisk",
 	"ip":     "iproute2",
 	"node":   "nodejs", "npm": "npm",
+	"curl": "curl",
 }
 
 // Program is a program in PATH.
