@@ -75,15 +75,17 @@ func (t *task) hold() error {
 }
 
 // mayDiscard says whether deleting the volume stays within maxDiscards. One whose deletion has failed is still the same one.
-func (t *task) mayDiscard() bool { return t.discards < maxDiscards || t.volume.VolumeId == t.discarded }
+func (t *task) mayDiscard() bool {
+	return len(t.discarded) < maxDiscards || slices.Contains(t.discarded, t.volume.VolumeId)
+}
 
 // discard deletes the volume, and returns nil if it has to be saved after all.
 func (t *task) discard(cause error) error {
 	made := t.volume
 	cause = fmt.Errorf("volume %s was made for node %s and is deleted: %w", made.VolumeId, t.request.Node, cause)
 	t.volume = nil // what becomes of it is unknown until it is deleted
-	if t.discarded != made.VolumeId {
-		t.discards, t.discarded = t.discards+1, made.VolumeId // if the answer is lost, too
+	if !slices.Contains(t.discarded, made.VolumeId) {
+		t.discarded = append(t.discarded, made.VolumeId) // if the answer is lost, too
 	}
 	switch err := t.deleteUnowned(made.VolumeId, t.recovered, t.metrics.discarded); {
 	case isOwned(err), isKept(err):
@@ -277,7 +279,7 @@ func (s *Syncer) siblingsOf(claim *v1.PersistentVolumeClaim) []sibling {
 func (s *Syncer) standing(of, on *v1.PersistentVolumeClaim, pod string) sibling {
 	known := sibling{claim: of, pod: pod, selected: of.Annotations[request.AnnSelectedNode] == on.Annotations[request.AnnSelectedNode]}
 	if e := s.claims[of.UID]; e != nil {
-		known.progress, known.discarded = e.progress(), e.discards > 0
+		known.progress, known.discarded = e.progress(), len(e.discarded) > 0
 	}
 	if known.progress != isMade && !s.Refusals.IsEmpty() { // else there is nothing to work out for each claim of a large Pod
 		if want, ok := s.wantFor(of, on.Annotations[request.AnnSelectedNode]); ok {

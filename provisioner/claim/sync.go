@@ -39,8 +39,7 @@ type memory struct {
 	failures  int       // in a row
 	notBefore time.Time // when the next attempt is due
 	woken     bool      // something that the claim may wait for has changed since the last attempt began
-	discards  int       // volumes in a row that were deleted, or may have been, because another claim of the Pod could not have one
-	discarded string    // ID of the last of them
+	discarded []string  // volumes in a row that were deleted, or may have been, because another claim of the Pod could not have one
 }
 
 // task is one look at a claim.
@@ -195,7 +194,7 @@ func (t *task) hasOtherClass(claim *v1.PersistentVolumeClaim, asked *request.Req
 func (t *task) finish(pv *v1.PersistentVolume) time.Duration {
 	t.reportSaved(pv)
 	t.closeRequest()
-	t.pv, t.failure, t.failures, t.discards, t.discarded = pv.Name, nil, 0, 0, ""
+	t.pv, t.failure, t.failures, t.discarded = pv.Name, nil, 0, nil
 	t.Objects.Unsubscribe(string(t.uid))
 	if !t.isWanted() {
 		return t.forget()
