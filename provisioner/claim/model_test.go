@@ -67,6 +67,7 @@ type world struct {
 	pvs   map[string]*v1.PersistentVolume
 	watch []watched // events that the watches have not delivered
 	late  []func()  // effects of calls that ECS has received
+	saves int       // PersistentVolumes that were saved
 
 	disks  map[string]string // disk ID -> CSI volume name
 	making map[string]bool   // names of creates that were received and not carried out
@@ -595,9 +596,9 @@ func (w *world) save(pv *v1.PersistentVolume) any {
 		if w.random.IntN(2) == 0 {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Message: "by chance"}}
 		}
-		if by := w.stage; w.random.IntN(2) == 0 { // the API server is at work on it for as long as the process is there
+		if by, saves := w.stage, w.saves; w.random.IntN(2) == 0 { // the API server is at work on it until it has done a later one, or the process is gone
 			w.late = append(w.late, func() {
-				if w.stage == by && w.pvs[pv.Name] == nil && w.claim != nil && request.NeedsVolume(w.claim) {
+				if w.stage == by && w.saves == saves && w.claim != nil && request.NeedsVolume(w.claim) {
 					w.saved(pv)
 				}
 			})
@@ -612,6 +613,7 @@ func (w *world) saved(pv *v1.PersistentVolume) {
 	if w.disks[pv.Name] == "" {
 		w.fail("PersistentVolume %s is saved, and its disk was deleted", pv.Name)
 	}
+	w.saves++
 	w.pvs[pv.Name] = pv
 	w.note("PV %s is saved", pv.Name)
 	w.publishVolume(pv)
