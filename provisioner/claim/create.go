@@ -35,6 +35,9 @@ var errEnding = &csiconn.NotAsked{Err: errors.New("disk-provisioner ends before 
 // prepare works out what the driver is asked for, and returns nil once the journal has it, so that no crash loses a volume. An open request
 // stays what it is, but for its secrets.
 func (t *task) prepare() error {
+	if t.mayBeDeleted() && !t.isUnneeded() { // the same request finds out whether it is
+		t.volume = nil
+	}
 	if t.volume != nil {
 		return nil
 	}

@@ -632,7 +632,7 @@ func (w *world) delete(id string) any {
 		}
 		return errChance
 	}
-	if w.chance(.1) {
+	if w.disks[id] != "" && w.chance(.1) {
 		w.seen["kept"]++
 		return errKept("by chance")
 	}

@@ -41,8 +41,10 @@ const (
 	unsent
 	// unknown: the request may have made a volume, so it is repeated.
 	unknown
-	// unsaved: the volume is made; its PersistentVolume could not be saved, or it is not needed and could not be deleted yet.
+	// unsaved: the volume is made; its PersistentVolume could not be saved.
 	unsaved
+	// undeleted: the volume is not needed, and may be deleted or not.
+	undeleted
 	// siblingFirst: another claim of the Pod is to have its volume before the driver is called.
 	siblingFirst
 	// held: the volume is made, and is saved once the other claims of the Pod have theirs.

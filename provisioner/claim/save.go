@@ -12,11 +12,11 @@ import (
 // saveTimeout bounds one attempt to save a PersistentVolume.
 const saveTimeout = 30 * time.Second
 
-// save writes the PersistentVolume of the volume, unless that is a leftover. A volume that can't be saved is kept while its claim needs one: it
+// save writes the PersistentVolume of the volume, unless that is a leftover, or may be deleted already. A volume that can't be saved is kept while its claim needs one: it
 // may be the only one that the claim can get.
 func (t *task) save() error {
-	if t.isLeftover() {
-		err := t.deleteUnneeded(true)
+	if t.isLeftover() || t.mayBeDeleted() {
+		err := t.deleteUnneeded(t.isLeftover())
 		switch {
 		case isKept(err) && t.recovered:
 			return t.leave(err)
@@ -62,11 +62,14 @@ func (t *task) deleteUnneeded(needsProof bool) error {
 	case isKept(err):
 		return err
 	case err != nil && !isOwned(err):
-		return &failure{kind: unsaved, err: fmt.Errorf("volume %s is not needed, and can't be deleted yet: %w", id, err)}
+		return &failure{kind: undeleted, err: fmt.Errorf("volume %s is not needed, and can't be deleted yet: %w", id, err)}
 	}
 	t.endRequest()
 	return errChanged
 }
+
+// mayBeDeleted says whether the claim did not need the volume, and how the deletion of it ended is not known.
+func (t *task) mayBeDeleted() bool { return t.failure != nil && t.failure.kind == undeleted }
 
 // leave ends the request of a volume that stays without a PersistentVolume.
 func (t *task) leave(why error) error {
