@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -65,5 +66,16 @@ func TestARecordDeletesNoUsedVolume(t *testing.T) {
 				t.Errorf("it has a PersistentVolume again: %v, %v, events %q", volumes.Items, err, events)
 			}
 		})
+	}
+}
+
+// What was not needed once and could not be deleted says nothing of the volume that the claim gets when it needs one.
+func TestAClaimThatNeedsAVolumeAgainGetsOne(t *testing.T) {
+	b := newBench(t, []answer{unavailable(), made("d-bp1", 20*gib, "zone-a")}, testClaim())
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	b.claims["0f1e"].failure = &failure{kind: undeleted, err: errors.New("by chance")}
+	pv, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	if err != nil || pv == nil || pv.Spec.CSI.VolumeHandle != "d-bp1" {
+		t.Errorf("PersistentVolume %v, %v; events %q", pv, err, b.said())
 	}
 }

@@ -12,8 +12,8 @@ import (
 // saveTimeout bounds one attempt to save a PersistentVolume.
 const saveTimeout = 30 * time.Second
 
-// save writes the PersistentVolume of the volume, unless that is a leftover, or may be deleted already. A volume that can't be saved is kept while its claim needs one: it
-// may be the only one that the claim can get.
+// save writes the PersistentVolume of the volume, unless that is a leftover, or may be deleted already. A volume that can't be saved is kept
+// while its claim needs one: it may be the only one that the claim can get.
 func (t *task) save() error {
 	if t.isLeftover() || t.mayBeDeleted() {
 		err := t.deleteUnneeded(t.isLeftover())
